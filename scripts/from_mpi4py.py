@@ -97,10 +97,27 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - A wrong argument raises mpi4py's error on that thread alone.
 - Calls that differ between threads raise `CollectiveMismatchError`.
 - `Free` waits for no thread.
-- One Python thread of a process may be inside such a call at a time. A second one gets an
-  `XupcError`, also if the two calls are on different communicators, which MPI allows. Use
-  `XUPC_COMM=off` for programs where threads other than the main one use communicators that the
-  main one has used before.
+- Several Python threads of a process may be inside such calls at once, each on a communicator of
+  its own, as MPI allows: on one node, with the native core, if MPI allows calls from several
+  threads (`MPI.THREAD_MULTIPLE`, as mpi4py starts it). Elsewhere, and on one communicator, a second
+  thread gets an `XupcError`. Let the main thread make the first calls on each communicator: what
+  opens a team is for one thread at a time.
+
+## Requests
+
+- All functions of mpi4py take the requests of nonblocking collectives: `Wait`, `Test`, `Waitall`,
+  `Waitany`, `Waitsome`, `Testall` and so on, alone or among MPI's own. One that xupc carries is a
+  generalized request of MPI. MPI runs the call in each step of its progress, so it also goes on
+  while this thread waits in a `Recv`. This needs Open MPI, or an MPICH with `MPIX_Async_start`;
+  with any other MPI all nonblocking calls go to MPI.
+- A nonblocking call waits for no thread. So it does not open a team: MPI carries it until a
+  blocking collective on the communicator has opened one. Between nodes, and while calls are
+  recorded (`XUPC_TRACE`), MPI carries them all.
+- `Cancel` raises `MPI.Exception` (`MPI.ERR_REQUEST`).
+- If the calls of the threads differ, `request.Wait()` raises `CollectiveMismatchError`. MPI's
+  functions for several requests print it and raise `MPI.Exception`.
+- Requests of collectives can be awaited in coroutines: `await comm.Iallreduce(a, b)`. So can
+  persistent ones after their `Start`.
 
 ## Method by method
 

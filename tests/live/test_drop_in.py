@@ -11,6 +11,8 @@ import pytest
 from support.launch import PROJECT
 from support.soak import seed
 
+from xupc.backends.native.native_core import core
+
 CHECKS = "tests/live/programs/drop_in.py"
 CALLS = "tests/live/programs/drop_in_calls.py"
 REPEATED = "tests/live/programs/drop_in_repeated.py"
@@ -20,6 +22,8 @@ OBJECTS = "tests/live/programs/drop_in_objects.py"
 NEIGHBOURS = "tests/live/programs/drop_in_neighbours.py"
 AUTO = "tests/live/programs/drop_in_auto.py"
 RANDOM = "tests/live/programs/drop_in_random.py"
+REQUESTS = "tests/live/programs/drop_in_requests.py"
+MANY = "tests/live/programs/drop_in_many.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
@@ -127,6 +131,34 @@ def test_neighbourhoods(live: Live, n: int, nodes: str | None) -> None:
     """
     env = {"XUPC_COMM": "force"}
     result = live(n, NEIGHBOURS, nodes=nodes, env=env, own_job=True, timeout=180)
+    assert result.stdout.count("done") == n, result.report()
+
+
+def request_shapes() -> list[Any]:
+    """Return threads, nodes and check for each test of nonblocking calls."""
+    found: list[Any] = [(2, None, check) for check in checks(REQUESTS)]
+    once = [(3, None, c) for c in checks(REQUESTS)] + [(3, "2,1", c) for c in ("methods", "mixed")]
+    return found + [pytest.param(*shape, marks=pytest.mark.once) for shape in once]
+
+
+@pytest.mark.skipif(core is None, reason="MPI carries nonblocking calls without the core")
+@pytest.mark.parametrize(("n", "nodes", "check"), request_shapes())
+def test_requests(live: Live, n: int, nodes: str | None, check: str) -> None:
+    """``XUPC_COMM=force``: nonblocking calls, waited for by themselves and among MPI's own."""
+    words = [check, "--by-mpi"] if nodes else [check]
+    env = {"XUPC_COMM": "force"}
+    result = live(n, REQUESTS, args=words, nodes=nodes, env=env, own_job=True)
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.parametrize(
+    ("n", "count"),
+    [(2, 400), pytest.param(2, 10_000, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_many_communicators(live: Live, n: int, count: int) -> None:
+    """They are made, used and freed in an order of each thread: nothing grows."""
+    env = {"XUPC_COMM": "force"}
+    result = live(n, MANY, args=[str(count)], env=env, own_job=True, timeout=60 + count // 10)
     assert result.stdout.count("done") == n, result.report()
 
 

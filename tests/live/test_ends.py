@@ -133,7 +133,14 @@ def test_two_python_threads(live: Live, kind: str, nodes: str | None) -> None:
     assert said(result) == ["over"] * 3, result.report()
 
 
-@NODES
-def test_two_python_threads_on_different_teams(live: Live, nodes: str | None) -> None:
-    result = live(3, THREADS, args=["teams"], nodes=nodes, via="xupc run", expect=1)
+@pytest.mark.skipif(core is None, reason="the Python engine refuses it")
+def test_two_python_threads_on_different_teams(live: Live) -> None:
+    """On one node each Python thread can have a team of its own."""
+    result = live(3, THREADS, args=["beside"], own_job=True)
+    assert said(result) == ["over"] * 3, result.report()
+
+
+@ONCE
+def test_two_python_threads_on_different_teams_of_several_nodes(live: Live) -> None:
+    result = live(3, THREADS, args=["teams"], nodes="2,1", via="xupc run", expect=1)
     assert said(result).count("refused") == 3, result.report()

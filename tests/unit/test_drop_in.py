@@ -47,7 +47,10 @@ def test_ways() -> None:
     assert "Sub" in methods.names(methods.WRAPPED)
     assert {"Barrier", "bcast", "Isend"} <= set(methods.counted())
     assert "Get_rank" not in methods.counted()
-    assert methods.group_of("Ibcast").title == "Nonblocking collectives"
+    assert methods.group_of("Ibcast").way == methods.TAKEN
+    assert methods.group_of("Ialltoallw").way == methods.MPI
+    assert methods.group_of("Bcast_init").way == methods.MPI
+    assert {"Ibcast", "Ialltoallw", "Bcast_init"} <= set(methods.requesting())
 
 
 @pytest.mark.parametrize("value", ["", "auto", "off", "force", "explain"])

@@ -64,7 +64,7 @@ MPI_USERS = {
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
     "mpi.mismatch", "mpi.neighbours", "mpi.objects", "mpi.pickles", "mpi.record",
     "mpi.reductions",
-    "mpi.repeated",
+    "mpi.repeated", "mpi.requests",
     "mpi.vector_messages", "mpi.vectors", "mpi.wide_messages",
 }  # fmt: skip
 

@@ -114,6 +114,17 @@ class ArrayCall(NamedCall, CachedArrays):  # type: ignore[misc]
             ready.finish()
         return None
 
+    def bound(self, *args: Any) -> tuple[Ready, bool]:
+        """Return a posted call bound to an instance of its own, and whether it works on copies.
+
+        `args` are all arguments, with flags and team. Not collective; the caller runs the call.
+        """
+        *given_first, flags, team = args
+        state, given = self._given((*given_first, flags | ASYNC, team), {})
+        ready = self._prepare(state, given, own=True)
+        pairs = ((ready.dst, given.dst), (ready.src, given.src))
+        return ready, any(mine is not None and mine is not theirs for mine, theirs in pairs)
+
     def plan(self, *args: Any, **kwargs: Any) -> ArrayPlan:
         """Return a plan bound to these arrays; collective itself, like the call."""
         team, given = self._given(args, kwargs)

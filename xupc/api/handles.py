@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, NoReturn
 
 from ..errors import show
 from ..records import public_names
 from ..runtime.async_queue import AsyncCall
 
-__all__ = ["COMPLETE", "Handle", "post", "wait_all"]
+__all__ = ["COMPLETE", "Handle", "awaited", "post", "wait_all"]
 
 
 _AT_ONCE, _PAUSE = 100, 1e-3  # tests of an awaited handle without a pause; seconds of a later one
@@ -21,6 +21,17 @@ def _slept(seconds: float) -> Generator[Any, Any, None]:
     from asyncio import sleep
 
     yield from sleep(seconds).__await__()
+
+
+def awaited(test: Callable[[], bool]) -> Generator[Any, Any, None]:
+    """Wait in a coroutine of asyncio until a test returns True; other tasks run meanwhile."""
+    tests = 0
+    while not test():
+        tests += 1
+        if tests <= _AT_ONCE:
+            yield
+        else:
+            yield from _slept(_PAUSE)
 
 
 class Handle:
@@ -76,13 +87,7 @@ class Handle:
 
     def __await__(self) -> Generator[Any, Any, None]:
         """Wait in a coroutine of asyncio, whose other tasks run meanwhile."""
-        tests = 0
-        while not self.test():
-            tests += 1
-            if tests <= _AT_ONCE:
-                yield
-            else:
-                yield from _slept(_PAUSE)
+        return awaited(self.test)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Handle):

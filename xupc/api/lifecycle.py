@@ -115,6 +115,11 @@ def _start(settings: Settings, comm: Any) -> TeamState:
         core.set_drive(
             job.engine.drive, job.engine.interrupted, lambda instance: instance.owner.catch_up()
         )
+    job.engine.apart = (
+        job.info.native and not job.info.spans_nodes and job.recorder is None
+        and job.network.threads_multiple
+    )  # fmt: skip
+    job.callers.let_threads(job.engine.apart)
     job.network.before_end(before_mpi_ends)
     world.meet(fingerprint("init"), CallRecord("init"))
     if job.info.me == 0:

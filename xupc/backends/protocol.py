@@ -112,6 +112,13 @@ class TeamCore(Protocol):
     def unread(self) -> int | None:
         """Node index of a thread whose array was not accessible."""
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether calls in the background (`mpi_requests.h`) have not ended."""
+
+    def settle(self) -> None:
+        """Wait until the calls in the background have ended."""
+
     def wrote(self) -> None:
         """Note a write to another node's memory."""
 

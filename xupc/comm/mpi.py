@@ -243,6 +243,8 @@ class MpiContext:
         """Free datatypes and communicators; blocking."""
         if self._in_core:
             core.no_progress()
+        if core is not None:
+            core.no_requests()
         self._in_core = False
         self._never.Cancel()
         self._never.Wait()

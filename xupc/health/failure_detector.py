@@ -51,6 +51,14 @@ SPEAK = 1.0  # seconds from a death to the end of a thread that computes
 LAST_WORD = 3.0  # seconds from a death to the end of a thread that has raised
 
 
+class PythonThreads(Protocol):
+    """The Python threads of this process that are inside calls."""
+
+    @property
+    def several(self) -> bool:
+        """True if another Python thread than the calling one is inside a call."""
+
+
 class WatchedJob(Protocol):
     """The part of the job that the failure detector uses."""
 
@@ -74,6 +82,10 @@ class WatchedJob(Protocol):
     @property
     def pending(self) -> Sequence[object]:
         """Teams with posted calls that are not complete."""
+
+    @property
+    def callers(self) -> PythonThreads:
+        """Python threads of this process that are inside calls."""
 
     def break_with(self, error: BaseException) -> None:
         """Mark the job as broken."""
@@ -165,8 +177,9 @@ class FailureDetector:
         """Return the threads that this call waits for; those of this machine first."""
         instance = waiting.instance
         owner = None if instance is None else instance.owner
-        # calls posted on other teams still progress here, and those threads may wait for them
-        if any(team is not owner for team in self.job.pending):
+        # what is posted on other teams, or called by other Python threads, progresses here too, and
+        # those threads may wait for it
+        if any(team is not owner for team in self.job.pending) or self.job.callers.several:
             return []
         if instance is None:
             return sorted(waiting.threads, key=lambda t: (t not in self.job.info.machine, t))

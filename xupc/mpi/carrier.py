@@ -13,7 +13,7 @@ from mpi4py import MPI
 
 from ..errors import NotInitializedError, said
 from ..runtime import current
-from . import constants
+from . import constants, requests
 from .record import Record
 from .switch import FORCE, mode
 
@@ -21,6 +21,12 @@ __all__ = ["team_for"]
 
 # Jobs of xupc: there is none; one of all these threads; others; a Python thread beside the main one
 _NONE, _SAME, _OTHER, _BESIDE = 0, 1, 2, 3
+# Why MPI carries nonblocking calls.
+_NO_REQUESTS = (
+    "", "between nodes MPI carries nonblocking calls", "xupc records calls",
+    "they need the native core and an MPI that makes their progress",
+)  # fmt: skip
+_NO_TEAM = len(_NO_REQUESTS)
 _NOT_STARTED = "xupc does not run yet: the first call on all threads of COMM_WORLD starts it"
 
 
@@ -60,12 +66,23 @@ def _try(plain: MPI.Intracomm, record: Record) -> None:
         team, why = _new_team(plain), ""
     except Exception as error:
         team, why = None, f"no team: {said(error)}"
-    if plain.allreduce(int(team is None), MPI.MAX):
+    lacks = _NO_TEAM if team is None else _no_requests(team)
+    lacks = plain.allreduce(lacks, MPI.MAX)
+    if lacks == _NO_TEAM:
         record.give_to_mpi(why or "no team: an error on another thread")
         return
-    record.give_to_team(team)
+    record.give_to_team(team, _NO_REQUESTS[lacks])
     if mode() != FORCE:
         record.carriers = team.state.table.carriers_at(team.state.place)
+
+
+def _no_requests(team: Any) -> int:
+    """Return why the team cannot carry nonblocking calls: an index of `_NO_REQUESTS`."""
+    if team.state.spans_nodes:
+        return 1
+    if team.state.job.recorder is not None:
+        return 2
+    return 0 if team.state.native and requests.usable() else 3
 
 
 def _unfit(plain: MPI.Intracomm) -> str:

@@ -14,7 +14,7 @@ from ..api.private_arrays import (
     allav_gather_all,
     allav_scatter,
 )
-from . import neighbours, objects, reductions, vectors
+from . import neighbours, nonblocking, objects, reductions, vectors
 from .decision import Ready, apart, check_blocks, in_place, root_of, taken_over
 from .messages import as_bytes
 
@@ -93,6 +93,8 @@ _FORMS: dict[str, Callable[..., Ready]] = {
     "Scatter": _scatter, "Allgather": _allgather, "Alltoall": _alltoall, **reductions.FORMS,
     **vectors.FORMS, **neighbours.FORMS,
 }  # fmt: skip
+_POSTED = {name: _FORMS[blocking] for name, blocking in nonblocking.BLOCKING.items()}
 CALLS = {name: taken_over(form) for name, form in _FORMS.items()} | objects.CALLS
-FORMS = _FORMS | objects.FORMS
+CALLS |= {name: nonblocking.posted(form) for name, form in _POSTED.items()}
+FORMS = _FORMS | _POSTED | objects.FORMS
 """What brings the messages of each method into form; it raises an error if one is wrong."""

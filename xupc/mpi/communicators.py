@@ -20,6 +20,7 @@ from . import constants, explanation, methods
 from .entry import replaced
 from .message_size import bytes_of
 from .record import Record, all_counts, record_of, world_rank
+from .requests import returning_request
 from .switch import EXPLAIN, OFF, mode
 
 __all__ = ["Cartcomm", "Comm", "Distgraphcomm", "Graphcomm", "wrap"]
@@ -140,10 +141,15 @@ def _completed(cls: Any) -> Any:
         if hasattr(base, name):
             add = _class_method if name in _CLASS_METHODS else _method
             setattr(cls, name, add(getattr(base, name)))
+    requests = methods.requesting()
+    for name in requests:
+        if hasattr(base, name):
+            setattr(cls, name, returning_request(getattr(base, name)))
     taken = [] if mode() == OFF else methods.names(methods.TAKEN)
     for name in taken:
         if hasattr(base, name):  # some are of communicators with a topology only
-            setattr(cls, name, replaced(name, getattr(base, name)))
+            run = getattr(base, name)
+            setattr(cls, name, replaced(name, run, returns_request=name in requests))
     if mode() == EXPLAIN:
         for name in methods.counted():
             if hasattr(base, name):

@@ -19,7 +19,8 @@ from .mismatch import carry
 from .repeated import form_of
 
 __all__ = [
-    "Method", "Ready", "apart", "check_blocks", "in_place", "may_overlap", "root_of", "taken_over",
+    "Method", "Ready", "apart", "check_blocks", "in_place", "learn_given", "may_overlap", "root_of",
+    "taken_over", "why_not",
 ]  # fmt: skip
 
 Run = Callable[..., Any]
@@ -29,8 +30,11 @@ Method = Callable[[str, Run], Run]
 _EMPTY = "no data"
 _BY_TABLE = "table: MPI is faster here"
 _OF_ALL_BLOCKS = frozenset(
-    ("Allgather", "Allgatherv", "Alltoall", "Reduce_scatter", "Reduce_scatter_block")
-)
+    (
+        "Allgather", "Allgatherv", "Alltoall", "Reduce_scatter", "Reduce_scatter_block",
+        "Iallgather", "Ialltoall", "Ireduce_scatter", "Ireduce_scatter_block",
+    )
+)  # fmt: skip
 
 
 class Result(Protocol):
@@ -83,7 +87,7 @@ def taken_over(form: Callable[..., Ready]) -> Method:
             team, why = _team_of(self, name, nbytes, why)
             if why or call is None:
                 if team is not None and shape is not None:
-                    _learn_given(self, shape, arguments, keywords, nbytes, why)
+                    learn_given(self, shape, arguments, keywords, nbytes, why)
                 return run(self, *arguments, **keywords)
             carry(call, *ready, team)
             if shape is not None:
@@ -102,12 +106,12 @@ def _team_of(comm: Any, method: str, nbytes: int | None, why: str) -> tuple[Any,
     if team is None:
         why = record.refused
     elif not why:
-        why = _why_not(record.carriers, method, nbytes, comm.size)
+        why = why_not(record.carriers, method, nbytes, comm.size)
     record.note(method, nbytes or 0, "MPI" if why else "xupc", why)
     return team, why
 
 
-def _why_not(carriers: Any, method: str, nbytes: int | None, size: int) -> str:
+def why_not(carriers: Any, method: str, nbytes: int | None, size: int) -> str:
     """Return why MPI carries a call that xupc can carry, or ""."""
     if nbytes == 0:
         return _EMPTY
@@ -117,7 +121,7 @@ def _why_not(carriers: Any, method: str, nbytes: int | None, size: int) -> str:
     return _BY_TABLE if carriers.by_mpi(method, block) else ""
 
 
-def _learn_given(
+def learn_given(
     comm: Any, shape: Any, arguments: Any, keywords: Any, nbytes: int | None, why: str
 ) -> None:
     """Keep a call that goes to MPI: all calls of its method if no size decides."""

@@ -18,7 +18,7 @@ __all__ = ["replaced"]
 Run = Callable[..., Any]
 
 
-def replaced(name: str, run: Run) -> Run:
+def replaced(name: str, run: Run, *, returns_request: bool = False) -> Run:
     """Return a method in place of mpi4py's method `run`.
 
     What decides about calls is loaded at the first call that needs it: most of xupc comes with it.
@@ -37,7 +37,8 @@ def replaced(name: str, run: Run) -> Run:
             decide = deciding(name, run)
         return decide(self, *arguments, **keywords)
 
-    method: Run = functools.wraps(run)(repeating(name, run, met, slow))
+    short = repeating(name, run, met, slow, returns_request=returns_request)
+    method: Run = functools.wraps(run)(short)
     return method
 
 

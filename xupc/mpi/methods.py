@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 __all__ = [
     "DIFFERS", "GROUPS", "KEPT", "MPI", "TAKEN", "WRAPPED", "Group", "counted", "group_of", "names",
+    "requesting",
 ]  # fmt: skip
 
 KEPT = "same class"
@@ -37,6 +38,8 @@ class Group(NamedTuple):
         Names.
     moves : bool
         True if the methods move data or synchronise, so that ``XUPC_COMM=explain`` counts them.
+    requests : bool
+        True if the methods return requests, which can be awaited.
     """
 
     title: str
@@ -44,10 +47,10 @@ class Group(NamedTuple):
     why: str
     methods: str
     moves: bool = False
+    requests: bool = False
 
 
 _NOT_YET = "not taken over yet"
-_REQUEST = "MPI itself waits for the request that they return, alone or among others"
 _NOT_COLLECTIVE = "not a collective"
 
 GROUPS = (
@@ -99,17 +102,27 @@ GROUPS = (
         moves=True,
     ),
     Group(
-        "Nonblocking collectives", MPI, _REQUEST,
-        "Iallgather Iallgatherv Iallreduce Ialltoall Ialltoallv Ialltoallw Ibarrier Ibcast Iexscan "
-        "Igather Igatherv Ireduce Ireduce_scatter Ireduce_scatter_block Iscan Iscatter Iscatterv",
-        moves=True,
+        "Nonblocking collectives that xupc carries", TAKEN,
+        "on one node, after a blocking call has opened the team, where the tuning table does not "
+        "give the call to MPI; MPI itself waits for their requests, alone or among others",
+        "Iallgather Iallreduce Ialltoall Ibarrier Ibcast Iexscan Igather Ireduce Ireduce_scatter "
+        "Ireduce_scatter_block Iscan Iscatter",
+        moves=True, requests=True,
     ),
     Group(
-        "Persistent collectives", MPI, _REQUEST,
+        "Other nonblocking collectives", MPI,
+        "threads would have to exchange their sizes first",
+        "Iallgatherv Ialltoallv Ialltoallw Igatherv Iscatterv",
+        moves=True, requests=True,
+    ),
+    Group(
+        "Persistent collectives", MPI,
+        "`MPI.Prequest.Startall` starts a persistent request inside MPI, without xupc; another "
+        "thread may start the same call by `Start`",
         "Allgather_init Allgatherv_init Allreduce_init Alltoall_init Alltoallv_init Alltoallw_init "
         "Barrier_init Bcast_init Exscan_init Gather_init Gatherv_init Reduce_init "
         "Reduce_scatter_block_init Reduce_scatter_init Scan_init Scatter_init Scatterv_init",
-        moves=True,
+        moves=True, requests=True,
     ),
     Group(
         "Neighbourhood collectives on buffers", TAKEN,
@@ -120,10 +133,14 @@ GROUPS = (
         moves=True,
     ),
     Group(
-        "Other neighbourhood collectives", MPI, _NOT_YET,
+        "Nonblocking and persistent neighbourhood collectives", MPI, _NOT_YET,
         "Ineighbor_allgather Ineighbor_allgatherv Ineighbor_alltoall Ineighbor_alltoallv "
         "Ineighbor_alltoallw Neighbor_allgather_init Neighbor_allgatherv_init "
-        "Neighbor_alltoall_init Neighbor_alltoallv_init Neighbor_alltoallw_init "
+        "Neighbor_alltoall_init Neighbor_alltoallv_init Neighbor_alltoallw_init",
+        moves=True, requests=True,
+    ),
+    Group(
+        "Neighbourhood collectives on objects", MPI, _NOT_YET,
         "neighbor_allgather neighbor_alltoall",
         moves=True,
     ),
@@ -171,6 +188,11 @@ GROUPS = (
 def names(way: str) -> list[str]:
     """Return the methods that are treated in this way."""
     return [name for group in GROUPS if group.way == way for name in group.methods.split()]
+
+
+def requesting() -> list[str]:
+    """Return the methods of collectives that return requests."""
+    return [name for group in GROUPS if group.requests for name in group.methods.split()]
 
 
 def counted() -> list[str]:

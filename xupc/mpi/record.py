@@ -38,11 +38,15 @@ class Record(CallTable):  # type: ignore[misc]
         How many calls MPI carries before a team is tried; -1: all of them.
     carriers
         Which calls the tuning table gives to MPI; None: none of them.
+    no_requests
+        The reason why MPI carries all nonblocking calls; "" if it does not.
     topology
         The neighbourhood of the communicator, if a call needed it.
     """
 
-    __slots__ = ("_counts", "_patience", "carriers", "refused", "team", "topology")
+    __slots__ = (
+        "_counts", "_patience", "carriers", "no_requests", "refused", "team", "topology",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,6 +54,7 @@ class Record(CallTable):  # type: ignore[misc]
         self.team: Any = None
         self.refused = ""
         self.carriers: Any = None
+        self.no_requests = ""
         self.topology: Any = None
         self._patience = 1
 
@@ -68,10 +73,10 @@ class Record(CallTable):  # type: ignore[misc]
         self.team, self.refused = None, why
         self.left = calls  # type: ignore[misc]
 
-    def give_to_team(self, team: Any) -> None:
-        """Have a team carry calls from now on."""
+    def give_to_team(self, team: Any, no_requests: str = "") -> None:
+        """Have a team carry calls from now on; `no_requests`: why not the nonblocking ones."""
         self.give_to_mpi("", 0)
-        self.team = team
+        self.team, self.no_requests = team, no_requests
 
     def due(self) -> bool:
         """Return whether this call has to open a team. It is the same call on all threads."""

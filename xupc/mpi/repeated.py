@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from ..backends.native.native_core import core
 from .mismatch import error_for
+from .requests import returning_request
 
 __all__ = ["CallTable", "form_of", "repeating"]
 
@@ -42,6 +43,9 @@ class _NoTable:
         """Do nothing."""
 
     def learn_given(self, *call: object) -> None:
+        """Do nothing."""
+
+    def learn_posted(self, *call: object) -> None:
         """Do nothing."""
 
     def give_method(self, *method: object) -> None:
@@ -91,6 +95,11 @@ _FORMS: dict[str, tuple[Any, ...]] = {
     "Neighbor_allgather": (2,),
     "Neighbor_alltoall": (2,),
 }
+_FORMS |= {
+    f"I{name[0].lower()}{name[1:]}": form
+    for name, form in _FORMS.items()
+    if name[0].isupper() and not name.startswith("N")
+}
 _NOT_KEPT = (-1,)
 
 
@@ -100,15 +109,17 @@ def form_of(name: str) -> Any:
     return None if core is None else core.Form(name, *_FORMS.get(name, _NOT_KEPT))
 
 
-def repeating(name: str, run: Run, met: Run, slow: Run) -> Run:
+def repeating(name: str, run: Run, met: Run, slow: Run, *, returns_request: bool = False) -> Run:
     """Return a method that gives all but repeated calls to `slow`.
 
     Calls that MPI carries go to mpi4py's method `run`. If one raises an error,
     ``met(name, error, arguments, keywords)`` returns whether it met the other threads.
     """
     if core is not None:
-        found: Run = core.Method(form_of(name), run, met, slow)
+        found: Run = core.Method(form_of(name), run, met, slow, returns_request)
         return found
+    if returns_request:
+        run = returning_request(run)
 
     def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
         record = self._record

@@ -1,7 +1,9 @@
-"""Detection of calls in several Python threads of a process at once, which are refused.
+"""Detection of calls in several Python threads of a process at once.
 
-Two such calls would share the team's counters, its memory, and the lock of the engine, which a
-wait holds. Each could wait for the other forever. Any Python thread may make calls.
+Any Python thread may make calls. Several may be inside calls at once if each has a team of its own,
+in a job of one node with the native core and an MPI for several threads. All other such calls are
+refused: they would share the team's counters and memory, or the lock of the engine, which a wait
+holds. Each could wait for the other forever.
 """
 
 from __future__ import annotations
@@ -58,20 +60,40 @@ class Callers:
 
     def __init__(self, job: CallerJob) -> None:
         self.job = job
-        self._engaged: tuple[int, str, object] | None = None
+        # by Python thread: calls that wait other than in `execute`, with their teams
+        self._engaged: dict[int, list[tuple[str, object]]] = {}
         self._executed: tuple[int, Record, object] | None = None
+        self._apart = False
+
+    def let_threads(self, apart: bool) -> None:
+        """Set whether Python threads may make calls at once, each on a team of its own."""
+        self._apart = apart
+        if core is not None:
+            core.let_threads(apart)
+
+    @property
+    def several(self) -> bool:
+        """True if another Python thread than the calling one is inside a call."""
+        me = threading.get_ident()
+        return any(ident != me for ident, _, _ in self.inside())
 
     def within(self, call: str, team: object = None) -> _Noted:
         """Note a call during its waits other than `execute`; XupcError if another call runs."""
         self.check(call, team)
-        before = self._engaged
-        self._engage((threading.get_ident(), call, team))
-        return _Noted(lambda: self._engage(before))
+        me = threading.get_ident()
+        self._engaged.setdefault(me, []).append((call, team))
+        self._note_engaged()
+        return _Noted(lambda: self._ends(me))
 
-    def _engage(self, engaged: tuple[int, str, object] | None) -> None:
-        self._engaged = engaged
+    def _ends(self, ident: int) -> None:
+        self._engaged[ident].pop()
+        if not self._engaged[ident]:
+            del self._engaged[ident]
+        self._note_engaged()
+
+    def _note_engaged(self) -> None:
         if core is not None:
-            core.engage(engaged is not None)
+            core.engage(bool(self._engaged))
 
     def executing(self, instance: Instance) -> _Noted:
         """Note an instance that the Python engine executes."""
@@ -84,33 +106,36 @@ class Callers:
 
     def check(self, call: str, team: object) -> None:
         """Raise XupcError if a call, on a team, would be made inside another one."""
-        executed = self._execution()
-        if executed is not None:
-            ident, record, on = executed
-            if ident == threading.get_ident():
+        me = threading.get_ident()
+        for ident, record, _ in self._executions():
+            if ident == me:
                 raise XupcError(
                     f"{call}: not allowed while {record.call} is running: a signal handler or a "
                     "finalizer may not make calls in which threads wait"
                 )
-            self._refuse(call, team, ident, record.call, on)
-        elif self._engaged is not None and self._engaged[0] != threading.get_ident():
-            ident, inside, on = self._engaged
-            self._refuse(call, team, ident, inside, on)
+        for ident, inside, on in self.inside():
+            if ident != me and not (self._apart and None not in (team, on) and team is not on):
+                self._refuse(call, team, ident, inside, on)
 
-    def _execution(self) -> tuple[int, Record, object] | None:
-        """Return the Python thread that executes an instance, its record and its team."""
+    def inside(self) -> list[tuple[int, str, object]]:
+        """Return the calls that run: the Python thread of each, its text and its team."""
+        found = [(ident, record.call, on) for ident, record, on in self._executions()]
+        engaged = [(ident, *calls[-1]) for ident, calls in list(self._engaged.items()) if calls]
+        return found + engaged
+
+    def _executions(self) -> list[tuple[int, Record, object]]:
+        """Return the Python threads that execute instances, the records and the teams of these."""
         if not self.job.info.native:
-            return self._executed
-        found = core.running()
-        return None if found is None else (found[1], found[0].record, found[0].owner)
+            return [] if self._executed is None else [self._executed]
+        return [(by, instance.record, instance.owner) for instance, by in core.running()]
 
     def _refuse(self, call: str, team: object, ident: int, inside: str, on: object) -> None:
         """Raise XupcError; break the job if the teams differ, since no call would detect that."""
         names = [thread.name for thread in threading.enumerate() if thread.ident == ident]
         text = (
             f"{call}: the Python thread {', '.join(names)!r} of {self.job.who} is inside "
-            f"{inside}; only one Python thread of a process may be inside a call: join it first, "
-            "or let both take a lock for their calls"
+            f"{inside}; only one Python thread of a process may be inside a call of a team: join "
+            "it first, or let both take a lock for their calls"
         )
         error = XupcError(text)
         if on is not None and on is not team:

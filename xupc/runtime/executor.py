@@ -107,13 +107,18 @@ class Engine:
         self._tell_core()
         # held by the Python thread that waits or advances calls: the program's or `Progress`
         self.lock = threading.RLock()
+        # whether Python threads may wait at once, each in a call of a team of its own
+        self.apart = False
         self.moves = 0  # how often `poll` found that something had moved
 
     @property
     def at_work(self) -> bool:
         """True if the calling Python thread waits or advances a call, further up its stack."""
         lock: Any = self.lock
-        return bool(lock._is_owned())
+        if lock._is_owned():
+            return True
+        me = threading.get_ident()
+        return self.apart and any(by == me for _, by in core.running())
 
     def expose(self, team: object) -> None:
         """A team's threads may read my memory one-sided from now on."""
@@ -132,6 +137,10 @@ class Engine:
     # -- a call ------------------------------------------------------------------------
     def drive(self, instance: RunningCall, status: int | None = None) -> None:
         """Finish a call that has begun; raises what went wrong."""
+        if self.apart and instance.net is None:
+            self._prepare(instance)
+            self._finish(instance, instance.run(0) if status is None else status)
+            return
         with self.lock:
             if instance.net is not None:
                 instance.net.start(instance.op)
@@ -258,9 +267,7 @@ class Engine:
             if status == CALL_PYTHON:
                 assert net is not None
                 moved |= net.go_on(instance)
-            moved |= self.network.progress()
-            if self.job.pending and self.job.progress():
-                moved = True
+            moved |= self._progress()
             if not self.native:
                 instance.note_wait(waits=not moved)
             if moved:
@@ -277,6 +284,16 @@ class Engine:
         if wait.published:
             self.job.control.wait_ends()
         return status
+
+    def _progress(self) -> bool:
+        """Advance MPI and posted calls, unless another Python thread does; True if one moved."""
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            moved = self.network.progress()
+            return bool(self.job.pending and self.job.progress()) or moved
+        finally:
+            self.lock.release()
 
     def wait_for(
         self,

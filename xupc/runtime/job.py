@@ -182,7 +182,7 @@ class Job(JobState):
         self.callers.check(call, team)
 
     @contextlib.contextmanager
-    def whole(self, call: str, *, collective: bool = True) -> Iterator[None]:
+    def whole(self, call: str, team: object = None, *, collective: bool = True) -> Iterator[None]:
         """Mark a sequence of steps that an interrupt would leave incomplete.
 
         Any other error that not all threads raise breaks the job as well. `collective`: all threads
@@ -191,7 +191,7 @@ class Job(JobState):
         before = self.agreed
         self.agreed = [] if before is None else before
         try:
-            with self.callers.within(call) if collective else contextlib.nullcontext():
+            with self.callers.within(call, team) if collective else contextlib.nullcontext():
                 yield
         except XupcError:
             raise

@@ -144,6 +144,11 @@ class TeamMeetings(TeamRecords):
         """Run a barrier after many calls without one."""
         self._barrier("run-ahead", None).execute()
 
+    @property
+    def ahead_of_requests(self) -> RunningCall:
+        """Instance of the barrier that `catch_up` runs, for calls in the background."""
+        return self.meeting(fingerprint("run-ahead"), CallRecord("run-ahead", [("value", "None")]))
+
     def ahead(self) -> RunningCall | None:
         """Return the barrier that must precede the next call, after many without one, or None."""
         return self._barrier("run-ahead", None) if self.core.unsynced >= RUN_AHEAD else None

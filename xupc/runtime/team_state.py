@@ -112,7 +112,7 @@ class TeamState(TeamMeetings):
 
     def _open(self, *, here: bool = False) -> None:
         """Make the resources of the team; collective. Predefined teams do so at their first use."""
-        with self.job.whole("the opening of a team"):
+        with self.job.whole("the opening of a team", self.root):
             self._stand_on(TeamResources.open(self.job, self.threads, self.rank_tree, here=here))
         if self.job.next_team == TEAMS:  # numbers, and so offsets, are used again
             for team in (self.root, *self.job.teams):
@@ -206,6 +206,7 @@ class TeamState(TeamMeetings):
         """True if no call of the team or its parts is running or has an error to report."""
         return all(
             not team.queue and team.notified is None and team._failure is None
+            and not team.core.in_flight
             for team in (self, *self.opened_parts)
         )
 
@@ -262,7 +263,7 @@ class TeamState(TeamMeetings):
         """
         self.job.check_call("split", self)
         self.job.dropped.relieve()
-        with self.job.whole("split"):
+        with self.job.whole("split", self):
             team = self._opened(threads)
             returns = Returns(team)
             returns.carry_out(team.agreement.agree([returns.count])[0])
@@ -396,6 +397,9 @@ class TeamState(TeamMeetings):
             raise XupcError(f"{call}: not allowed between notify and wait")
         if posted:
             return
+        if self.core.in_flight:
+            self.core.settle()
+            self.job.check()
         if self.queue:
             self.drain()
             self.job.check()

@@ -332,5 +332,13 @@ TABLE = Table(
         CarrierRule("Neighbor_allgatherv", "mpi"),
         CarrierRule("Neighbor_alltoallv", "mpi"),
         CarrierRule("Neighbor_alltoallw", "mpi"),
+        CarrierRule("Iexscan", "mpi"),
+        CarrierRule("Ibarrier", "mpi", family="openmpi"),
+        CarrierRule("Ibcast", "mpi", family="openmpi"),
+        CarrierRule("Ibcast", "mpi", max_bytes=4096),
+        CarrierRule("Iscatter", "mpi", max_bytes=4096),
+        CarrierRule("Ireduce", "mpi", max_bytes=4096),
+        CarrierRule("Igather", "mpi", min_bytes=32768, family="openmpi"),
+        CarrierRule("Ialltoall", "mpi", min_bytes=32768, family="openmpi"),
     ),
 )

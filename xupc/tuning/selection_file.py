@@ -134,7 +134,9 @@ _REQUIRED = "collective", "algorithm"
 
 METHODS = (
     "Allgather", "Allgatherv", "Allreduce", "Alltoall", "Alltoallv", "Barrier", "Bcast", "Exscan",
-    "Gather", "Gatherv", "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall",
+    "Gather", "Gatherv", "Iallgather", "Iallreduce", "Ialltoall", "Ibarrier", "Ibcast", "Iexscan",
+    "Igather", "Ireduce", "Ireduce_scatter", "Ireduce_scatter_block", "Iscan", "Iscatter",
+    "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall",
     "Neighbor_alltoallv", "Neighbor_alltoallw", "Reduce", "Reduce_scatter", "Reduce_scatter_block",
     "Scan", "Scatter", "Scatterv", "allgather", "allreduce", "alltoall", "barrier", "bcast",
     "exscan", "gather", "reduce", "scan", "scatter",

@@ -21,6 +21,8 @@ for missing in ("cupy", "numba"):
 
 from mpi4py import MPI  # noqa: E402
 
+MPI.COMM_WORLD.Barrier()  # opens a team: nonblocking calls do not
+
 OUT = Path(f"{out}.{MPI.COMM_WORLD.Get_rank()}").open("w", buffering=1)  # noqa: SIM115
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -29,7 +30,7 @@ turns = 0
 
 def alone() -> bool:
     """Return whether no Python thread of this process is inside a call."""
-    return callers._execution() is None and callers._engaged is None
+    return not callers.inside()
 
 
 def second(inside: Callable[[], object], *others: Callable[[], object]) -> None:
@@ -120,8 +121,42 @@ def differ() -> None:
     xupc.barrier()
 
 
+def beside() -> None:
+    """On different teams, on one node: each Python thread makes calls on a team of its own.
+
+    The threads of the job arrive in other orders, and wait for longer than the core alone waits.
+    """
+    teams = [team.split(0) for _ in range(3)]
+    wrong = []
+
+    def work(number: int) -> None:
+        mine = teams[number]
+        assert mine is not None
+        try:
+            for k in range(300):
+                if k % 100 == (xupc.MYTHREAD + number) % N * 30:
+                    time.sleep(0.2)
+                assert xupc.allv_reduce_all(k + number, xupc.ADD, team=mine) == N * (k + number)
+                mine.barrier()
+                a, b = np.full(40_000, k), np.empty(40_000, int)
+                xupc.allav_reduce_all(b, a, xupc.MAX, team=mine)
+                assert (b == k).all()
+        except BaseException as error:
+            wrong.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=[k]) for k in (1, 2)]
+    for thread in threads:
+        thread.start()
+    work(0)
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    xupc.barrier()
+
+
 def teams() -> None:
-    """On different teams: an error on all threads, since none could find it out."""
+    """On different teams, across nodes: an error on all threads, since none could find it out."""
     def inside() -> None:
         raises(XupcError, ("only one Python thread",), xupc.barrier)
 

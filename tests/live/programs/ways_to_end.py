@@ -132,7 +132,7 @@ match how:
     case "daemon":
         if on_one():
             threading.Thread(target=xupc.barrier, daemon=True).start()
-            until(lambda: team.job.callers._execution() is not None, "the thread is in the barrier")
+            until(team.job.callers.inside, "the thread is in the barrier")
     case "MPI.Finalize" | "MPI.Finalize on one" | "MPI.Finalize in with":
         from mpi4py import MPI
 

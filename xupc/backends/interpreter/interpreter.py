@@ -66,6 +66,7 @@ class Team:
 
     recorder: CallRecorder | None = None
     unread = None  # in this engine no thread reads private memory of another
+    in_flight = False  # it has no calls in the background that are no posted ones
 
     def __init__(self, control: ControlLines, number: int) -> None:
         self.verified = 0  # the last operation known to be equal on all threads
@@ -83,6 +84,9 @@ class Team:
         self.forget()
         self.debt = 0  # led calls end with a barrier in this engine
         self.poison = 0
+
+    def settle(self) -> None:
+        """Do nothing: there are no calls in the background."""
 
     @property
     def node_result(self) -> tuple[int, int, int, int]:

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
 cimport numpy as cnp
@@ -185,9 +185,18 @@ cdef object _drive = None
 cdef object _catch_up = None
 cdef object _interrupted = None
 cdef bint _calls_out = False
-cdef PyObject *_running = NULL  # the instance that `execute` runs
-cdef unsigned long _running_by = 0  # the Python thread that has called it
 cdef bint _engaged = False
+
+cdef enum:
+    MOST_RUNS = 64
+
+cdef struct _Run:
+    PyObject *instance  # an instance that `execute` runs
+    unsigned long by  # the Python thread that has called it
+
+cdef _Run _runs[MOST_RUNS]
+cdef int _run_count = 0
+cdef bint _threads_apart = False
 
 
 def set_drive(drive, interrupted, catch_up):
@@ -216,9 +225,44 @@ def engage(bint engaged):
     _engaged = engaged
 
 
+def let_threads(bint apart):
+    """Set whether several Python threads may run calls at once, each on a team of its own."""
+    global _threads_apart
+    _threads_apart = apart
+
+
 def running():
-    """Return the instance that runs and the Python thread that runs it, or None."""
-    return None if _running == NULL else (<object>_running, _running_by)
+    """Return the instances that run, each with the Python thread that runs it."""
+    cdef int k
+    return [(<object>_runs[k].instance, _runs[k].by) for k in range(_run_count)]
+
+
+cdef bint _conflict(Team team) noexcept:
+    """Return whether a call on a team would be inside another one, or beside it on this team."""
+    cdef unsigned long me = PyThread_get_thread_ident()
+    cdef int k
+    if not _threads_apart or _run_count == MOST_RUNS:
+        return True
+    for k in range(_run_count):
+        if _runs[k].by == me or <PyObject *>(<Instance>_runs[k].instance).team == <PyObject *>team:
+            return True
+    return False
+
+
+cdef inline void _run_begins(Instance instance) noexcept:
+    global _run_count
+    _runs[_run_count] = _Run(<PyObject *>instance, PyThread_get_thread_ident())
+    _run_count += 1
+
+
+cdef inline void _run_ends(Instance instance) noexcept:
+    """Forget a run; those of other Python threads may have begun since."""
+    global _run_count
+    cdef int k = _run_count - 1
+    while _runs[k].instance != <PyObject *>instance:
+        k -= 1
+    _run_count -= 1
+    _runs[k] = _runs[_run_count]
 
 
 def note_exits():
@@ -353,6 +397,7 @@ def fence():
 include "_call_trace.pxi"
 include "_mpi_messages.pxi"
 include "_user_functions.pxi"
+include "_mpi_requests.pxi"
 
 
 cdef class Team:
@@ -363,6 +408,8 @@ cdef class Team:
     cdef readonly uint64_t since  # the operation after which all threads continued from a mismatch
     cdef list records  # of the last calls, by operation: read after a mismatch
     cdef public bint blocked  # `Job.blocks`, as between notify and wait: no cached call may run
+    cdef xg_queue q  # calls in the background
+    cdef Instance ahead  # the barrier in it that follows many calls without one
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
@@ -370,6 +417,7 @@ cdef class Team:
                   uint64_t number, keep, uintptr_t ring=0, uintptr_t pids=0,
                   uintptr_t relatives=0, int nchildren=0):
         memset(&self.t, 0, sizeof(xu_team))
+        memset(&self.q, 0, sizeof(xg_queue))
         xu_attach(&self.t, <char *>area, n, me)
         self.t.status = <xu_status *>status
         self.t.ring = <xu_ring *>ring
@@ -390,6 +438,9 @@ cdef class Team:
             self.t.trace = &_log
         self.keep = keep
         self.forget()
+
+    def __dealloc__(self):
+        xg_drop(&self.q)
 
     @property
     def op(self):
@@ -468,7 +519,20 @@ cdef class Team:
 
     def forget(self):
         """Keep no record of any call."""
+        with nogil:
+            xg_drop(&self.q)
         self.records = [None] * XU_SLOTS
+        self.ahead = None
+        self.q.ahead.in_ = NULL
+
+    @property
+    def in_flight(self):
+        """Return whether calls in the background have not ended."""
+        return self.q.first != NULL
+
+    def settle(self):
+        """Wait until the calls in the background have ended; each request has its error."""
+        _settle(self, NULL)
 
     def mix(self, uint64_t hash):
         """Mix something into the running fingerprint without a call."""
@@ -797,13 +861,12 @@ cdef class Instance:
 
     cpdef execute(self):
         """Run the whole call; XupcError if this process is running another one."""
-        global _running, _running_by
         cdef int r
         if _hooks is not None and not _hooked:
             return _between_hooks(self, _hooks)
-        if _running != NULL:
+        if _run_count and _conflict(self.team):
             self.owner.job.callers.check(self.record.name, self.owner)
-        _running, _running_by = <PyObject *>self, PyThread_get_thread_ident()
+        _run_begins(self)
         try:
             self._begin()
             if self.program.large:
@@ -831,12 +894,13 @@ cdef class Instance:
                 _interrupted(self, e)
                 raise
         finally:
-            _running = NULL
+            _run_ends(self)
 
 
 cdef inline bint _held(Team team) noexcept:
     """Return whether no cached call of a team may run."""
-    return team.blocked or _calls_out or _engaged or _running != NULL
+    return (team.blocked or _calls_out or _engaged or team.q.first != NULL
+            or (_run_count and _conflict(team)))
 
 
 cdef class _Entry:

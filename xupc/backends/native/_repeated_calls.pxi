@@ -27,7 +27,7 @@ cdef extern from *:
 
 cdef enum:
     PLACES = 128
-    METHODS = 48
+    METHODS = 64
     MOST_ARGUMENTS = 4
     SCRATCH_LIMIT = 1 << 16  # bytes that an entry keeps
 
@@ -252,6 +252,8 @@ cdef class _Repeated:
     cdef _Counter counter
     cdef bint one_address
     cdef xd_scratch scratch
+    cdef list posted  # for calls in the background; None for others
+    cdef RequestCall free
     cdef object room
     cdef Py_ssize_t room_from, room_bytes  # the part of the result that is copied
     cdef bint has_dst, has_src
@@ -263,6 +265,13 @@ cdef class _Repeated:
     def __cinit__(self):
         self.alignment = 1
 
+    cdef bint is_for(self, Form form, xd_call *c) noexcept:
+        """Return whether another call is the same but for addresses."""
+        return (self.form.number == form.number and self.generation == _generation
+                and c.op == self.call.op and c.root == self.call.root
+                and c.count == self.call.count and c.counts == self.call.counts
+                and _same(&c.dst, &self.call.dst) and _same(&c.src, &self.call.src))
+
     cdef bint holds(self, xd_call *c):
         """Return whether another call is the same but for addresses, and bind it to them."""
         cdef char *dst = c.dst.data
@@ -271,12 +280,16 @@ cdef class _Repeated:
                 or c.count != self.call.count or c.counts != self.call.counts
                 or not _same(&c.dst, &self.call.dst) or not _same(&c.src, &self.call.src)):
             return False
-        if self.instance is None:  # mpi4py looks at all else
+        if self.posted is not None:
+            if not self.find_free():
+                return False
+        elif self.instance is None:  # mpi4py looks at all else
             return True
-        if _held(self.instance.team):
+        elif _held(self.instance.team):
             return False
         if self.form.messages == 0:
-            self.instance.team.t.value = 0
+            if self.posted is None:
+                self.instance.team.t.value = 0
             return True
         if ((<uintptr_t>dst | <uintptr_t>src) % self.alignment
                 or (self.has_dst and dst != NULL and not c.dst.writeable)):
@@ -290,6 +303,16 @@ cdef class _Repeated:
             if dst < src + self.src_bytes and src < dst + self.dst_bytes:
                 return False
         return self.bind(dst if self.has_dst else NULL, src if self.has_src else NULL)
+
+    cdef bint find_free(self) noexcept:
+        """Take an instance that no call in the background uses."""
+        cdef RequestCall call
+        for call in self.posted:
+            if call.kept is None and xg_free_again(&call.c):
+                self.free, self.instance = call, call.instance
+                return not (self.instance.team.blocked or _calls_out or _engaged
+                            or (_run_count and _conflict(self.instance.team)))
+        return False
 
     cdef bint bind(self, char *dst, char *src):
         self.instance.i.base[0] = dst
@@ -455,6 +478,30 @@ cdef class CallTable:
             e.counter = self.counter(form.name, "MPI", why)
             self.add(e, form, rank, nbytes)
 
+    def learn_posted(self, Form form, tuple args, dict keywords, int rank, uint64_t nbytes,
+                     RequestCall call, dst, src):
+        """Keep the instance of a call in the background that works on the program's own arrays.
+
+        Several such calls, each with its instance, may be under way.
+        """
+        cdef _Repeated e = _Repeated()
+        cdef _Repeated known
+        cdef Py_ssize_t place
+        if not form.take_all(args, keywords, rank, &e.call) or not e.work_on(dst, src):
+            return
+        if self.known is not None and self.generation == _generation:
+            place = form.place(&e.call)
+            for k in (place, place ^ 1):
+                known = <_Repeated>self.known[k]
+                if known is not None and known.posted is not None and known.is_for(form, &e.call):
+                    if len(known.posted) < MOST_IN_FLIGHT:
+                        known.posted.append(call)
+                    return
+        e.posted = [call]
+        e.instance = call.instance
+        e.counter = self.counter(form.name, "xupc", "")
+        self.add(e, form, rank, nbytes)
+
     def learn(self, Form form, tuple args, dict keywords, int rank, uint64_t nbytes, call,
               tuple ready, scratch=None):
         """Keep a call that `call(*ready)` carried, unless it worked on copies.
@@ -537,8 +584,8 @@ cdef class Method:
     cdef object run, met, slow
     cdef dict __dict__  # name and description
 
-    def __cinit__(self, Form form, run, met, slow):
-        self.called = <void *>_called
+    def __cinit__(self, Form form, run, met, slow, bint returns_request=False):
+        self.called = <void *>_called_for_request if returns_request else <void *>_called
         self.form, self.run, self.met, self.slow = form, run, met, slow
 
     def __get__(self, on, kind):
@@ -571,7 +618,59 @@ cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords
     return PyObject_Vectorcall(method.slow, args, given, keywords)
 
 
+cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObject *keywords):
+    """Make a call that returns a request."""
+    cdef Method method = <Method>called
+    cdef Py_ssize_t n = PyVectorcall_NARGS(given)
+    cdef CallTable table
+    cdef _Repeated e
+    if n == 0:
+        return PyObject_Vectorcall(method.run, args, given, keywords)
+    record = (<object>args[0])._record
+    if not isinstance(record, CallTable):
+        return PyObject_Vectorcall(method.slow, args, given, keywords)
+    table = <CallTable>record
+    if table.left:
+        return awaited_request(
+            table.give(method.form, method.run, method.met, args, given, keywords))
+    if table.always[method.form.number] != NULL:
+        (<_Counter>table.always[method.form.number]).calls += 1
+        return awaited_request(PyObject_Vectorcall(method.run, args, given, keywords))
+    _reap()
+    e = table.find(method.form, args + 1, n - 1, keywords)
+    if e is None:
+        return PyObject_Vectorcall(method.slow, args, given, keywords)
+    e.counter.calls += 1
+    e.counter.nbytes += e.counted
+    if e.posted is None:
+        return awaited_request(PyObject_Vectorcall(method.run, args, given, keywords))
+    return _start(e.free, _of_python(args, given, keywords), None)
+
+
 xd_callable(Method, <Py_ssize_t>&(<Method>NULL).called)
+
+
+cdef class ReturnsRequest:
+    """A method of mpi4py whose request can be awaited."""
+
+    cdef void *called
+    cdef object run
+    cdef dict __dict__  # name and description
+
+    def __cinit__(self, run):
+        self.called = <void *>_called_awaited
+        self.run = run
+
+    def __get__(self, on, kind):
+        return self if on is None else MethodType(self, on)
+
+
+cdef _called_awaited(PyObject *called, PyObject **args, size_t given, PyObject *keywords):
+    return awaited_request(
+        PyObject_Vectorcall((<ReturnsRequest>called).run, args, given, keywords))
+
+
+xd_callable(ReturnsRequest, <Py_ssize_t>&(<ReturnsRequest>NULL).called)
 
 
 cdef int _carry(Instance instance) except -1:
