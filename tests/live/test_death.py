@@ -167,4 +167,4 @@ def test_an_error_of_mpi_is_ours(nodes: str) -> None:
 def test_nothing_is_left_of_a_job_whose_launcher_is_killed() -> None:
     with started("idles", 0, up=4) as job:
         job.launcher.send_signal(signal.SIGKILL)
-        assert job.left_after(5.0) == []
+        assert job.left_after(5.0) == [], job.report()

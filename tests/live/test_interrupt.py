@@ -54,7 +54,7 @@ def test_a_signal_to_the_launcher_ends_the_job(via: str, number: int) -> None:
     # Two threads wait, the others compute.
     with started("idles", 0, up=4, via=via) as job:
         job.launcher.send_signal(number)
-        assert job.left_after(5.0) == []
+        assert job.left_after(5.0) == [], job.report()
         assert job.launcher.wait() != 0
 
 

@@ -41,7 +41,7 @@ def go(bash: Shell) -> None:
 
 @pytest.mark.parametrize("before", ["", "nohup", "setsid"])
 def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(bash: Shell, before: str) -> None:
-    bash.run("waits", before=before, after="> out 2>&1 &")
+    bash.run("waits", before=before, after=f"> {bash.job.folder}/out 2>&1 &")
     up(bash)
     for number in range(6):
         assert f"answer {number * 7}" in bash.command(f"echo answer $(({number} * 7))")

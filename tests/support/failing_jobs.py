@@ -27,7 +27,7 @@ from support.launch import (
 
 from xupc.cli.launcher import job_command
 from xupc.cli.mpi import clean_environment, find_mpi
-from xupc.cli.processes import kill_tagged
+from xupc.cli.processes import kill_tagged, tagged
 
 __all__ = ["End", "Started", "bring_about", "by_thread", "started"]
 
@@ -122,6 +122,16 @@ class Started:
     launcher: subprocess.Popen[bytes]
     tag: str
     files: set[str]
+    output: Path
+
+    def report(self) -> str:
+        """Return the output, with the stacks of what still runs: an abort has Python print them."""
+        for pid in tagged(TEST_TAG, self.tag):
+            with contextlib.suppress(OSError):
+                if PROGRAM.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2]:
+                    os.kill(pid, signal.SIGABRT)
+        leftovers(self.tag, grace=1.0)
+        return self.output.read_text(errors="replace")
 
     def left_after(self, seconds: float) -> list[str]:
         """Return the processes and files that are left after at most that time."""
@@ -139,7 +149,7 @@ def started(
     """Start a scenario of thread_failures.py and wait until `up` threads have printed "up"."""
     tag = f"started-{os.getpid()}-{time.monotonic_ns()}"
     environment = {**clean_environment(os.environ, mpi_family()), TEST_TAG: tag}
-    environment["PYTHONPATH"] = import_path(PROJECT)
+    environment |= {"PYTHONPATH": import_path(PROJECT), "PYTHONFAULTHANDLER": "1"}
     words = [sys.executable, PROGRAM, scenario, str(victim)]
     if via == "mpiexec":
         command = job_command(find_mpi(), n, words, environment=environment, recover=False)
@@ -158,7 +168,7 @@ def started(
             while said.read_bytes().count(b"up\n") < up:
                 assert time.monotonic() < deadline, said.read_text()
                 time.sleep(0.02)
-            yield Started(launcher, tag, before)
+            yield Started(launcher, tag, before, said)
         finally:
             kill_tagged(TEST_TAG, tag)
             launcher.wait()
