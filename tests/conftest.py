@@ -14,7 +14,7 @@ from hypothesis import settings
 from support.launch import Result, launch
 from support.pool import Pool, fits, repeat_command
 from support.progress import Progress
-from support.selection import mark_live
+from support.selection import long_ones_first, mark_live
 from support.soak import FIGURES, seed
 
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything in tests/live and tests/cluster after its folder; what is repeated where."""
+    """Mark everything in tests/live and tests/cluster; put what takes long first."""
     live = []
     for item in items:
         if item.path.is_relative_to(HERE):
@@ -51,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if folder == "live":
                 live.append(item)
     mark_live(live)
+    long_ones_first(items)
 
 
 def pytest_collection_finish() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["mark_live"]
+__all__ = ["LONG", "long_ones_first", "mark_live"]
 
 # Tests whose processes sleep, hang, die or start: several run at a time on few cores.
 WAITING = (
@@ -18,6 +18,20 @@ WAITING = (
 HEALTH = (*WAITING, "test_command_line", "test_memory", "test_mismatch", "test_shortage")
 # Tests of `xupc run` itself, whose programs have MPI alone: another engine changes nothing there.
 LAUNCHER = ("test_run_ends", "test_run_surroundings", "test_run_terminal")
+# What runs beside tests that wait: it computes for less than half of its time.
+SLEEPING = (*LAUNCHER, "test_pytest_plugin")
+# What takes some seconds even alone. It comes first: one that is the last of a stage would have one
+# processor work and all others wait.
+LONG = {
+    "test_a_suite_within_a_budget", "test_dropped_teams_are_given_back",
+    "test_every_algorithm_on_every_placement", "test_every_bad_argument", "test_every_form",
+    "test_large_machines", "test_many_of_every_kind",
+    "test_many_threads_of_long_records", "test_mpi_s_start_has_a_limit", "test_neighbourhoods",
+    "test_nothing_is_left_of_a_job_whose_thread_dies", "test_outcomes_of_all_threads",
+    "test_private_arrays",
+    "test_programs_do_what_the_oracle_says", "test_sample", "test_the_demo_twice",
+    "test_the_tests_of_the_page",
+}  # fmt: skip
 # Parameters that say where a feature is tested and how much of it, not which one.
 SHAPE = {
     "all_roots", "calls", "cases", "count", "cycles", "every", "folded", "how_many", "inside",
@@ -26,14 +40,24 @@ SHAPE = {
 }  # fmt: skip
 
 
+def long_ones_first(items: list[pytest.Item]) -> None:
+    """Sort tests by whether they are known to take long; those of the cluster share fixtures."""
+
+    def comes_later(item: pytest.Item) -> bool:
+        name = getattr(item, "originalname", item.name)
+        return name not in LONG or "cluster" in item.path.parts
+
+    items.sort(key=comes_later)
+
+
 def mark_live(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of tests/live.
 
-    `waits` (of a file; some tests set it themselves), `launcher` and `one_node` say what a test is;
-    `further_shape`, `other_shape` and `other_case` say what others in the same list test, too. Of
-    each feature one test on one node and one on several nodes are no `further_shape`, and one test
-    is no `other_shape`. Of each function one test is no `other_case`. The last two leave out tests
-    marked ``once``.
+    `waits` (of a file; some tests set it themselves), `sleeps`, `launcher` and `one_node` say what
+    a test is; `further_shape`, `other_shape` and `other_case` say what others in the same list
+    test, too. Of each feature one test on one node and one on several nodes are no `further_shape`,
+    and one test is no `other_shape`. Of each function one test is no `other_case`. The last two
+    leave out tests marked ``once``.
     """
     every: dict[Any, list[pytest.Item]] = {}
     features: dict[Any, list[pytest.Item]] = {}
@@ -43,6 +67,8 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
             item.add_marker("waits")
         elif _parameters(item).get("nodes", "") is None and item.path.stem not in HEALTH:
             item.add_marker("one_node")
+        if item.path.stem in SLEEPING:
+            item.add_marker("sleeps")
         if item.path.stem in LAUNCHER:
             item.add_marker("launcher")
         feature = _feature(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from support.launch import program_file
 from support.pool import fits
 from support.progress import clock
-from support.selection import mark_live
+from support.selection import LONG, mark_live
 
 
 class Item:
@@ -71,7 +72,7 @@ def test_what_waits_and_what_goes_wrong_is_repeated_on_the_other_mpi() -> None:
     items = [Item("test_death", "test_a", nodes=None), Item("test_memory", "test_b", nodes=None),
              Item("test_data", "test_c", threads=2), Item("test_run_ends", "test_d")]  # fmt: skip
     mark_live(items)  # type: ignore[arg-type]
-    assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher"}]
+    assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher", "sleeps"}]
 
 
 @pytest.mark.parametrize(
@@ -103,3 +104,11 @@ def test_a_program_is_a_file() -> None:
     for text in ("import xupc; xupc.init()", "pass\n", "tests/live/programs/no_such_program.py"):
         with pytest.raises(ValueError, match="expected a file"):
             program_file(text)
+
+
+def test_the_long_tests_are_there() -> None:
+    """One that is renamed would come last again."""
+    tests = Path(__file__).parents[1]
+    texts = [file.read_text(encoding="utf-8") for file in tests.glob("*/test_*.py")]
+    found = {name for text in texts for name in re.findall(r"^def (test_\w+)", text, re.M)}
+    assert found >= LONG
