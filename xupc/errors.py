@@ -18,18 +18,12 @@ __all__ = [
     "OverlapError",
     "XupcError",
     "death_text",
-    "plural",
     "show",
     "show_dtype",
     "thread_name",
 ]
 
 _LONGEST = 500  # characters of a value in a message
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count and its noun, in the plural unless the count is 1."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def show(value: object) -> str:

@@ -73,12 +73,6 @@ except SystemExit as e:
     assert "numpy" not in found
 
 
-def test_starting_a_job_loads_no_numpy() -> None:
-    """It would take as long as everything else that `xupc run` does by itself."""
-    found = loaded("import xupc.cli.jobs; xupc.cli.common.check_nodes('2x2', 4)")
-    assert found.isdisjoint({"numpy", "mpi4py", "psutil", "jinja2"})
-
-
 def test_the_help_page_has_the_commands_own_words() -> None:
     for name, (_, _, line) in cli.COMMANDS.items():
         command = cli.main.get_command(None, name)  # type: ignore[arg-type]

@@ -24,8 +24,7 @@ from xupc.report.plan_events import plan_events
 from xupc.report.plans import MOST_THREADS, Unplanned, call_of, maker
 from xupc.specs import of_mpi
 from xupc.topology.machine import Machine
-from xupc.topology.node_spec import node_tree
-from xupc.topology.node_text import threads_of_nodes
+from xupc.topology.node_spec import node_tree, threads_of_nodes
 from xupc.topology.sysfs import machine_of
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place, Rule, Table, public_name

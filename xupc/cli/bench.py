@@ -29,14 +29,7 @@ from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, cases, na
 
 from . import common, options
 from .bench_jobs import find_launcher
-from .common import (
-    EnvironmentProblem,
-    check_crowd,
-    check_writable,
-    examples,
-    in_job,
-    split_words,
-)  # fmt: skip
+from .common import EnvironmentProblem, check_crowd, check_writable, examples, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -286,7 +279,7 @@ def _plan(
         tuple(shapes), settings, launches, seconds,
         least=None if given["budget"] is None else 1,
         enough=given["launches"] or ENOUGH, began=began, after=_earlier(given),
-        mpiexec_args=split_words(given["mpiexec_args"], "--mpiexec-args"),
+        mpiexec_args=options.split_words(given["mpiexec_args"], "--mpiexec-args"),
         time_limit=given["time_limit"],
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ import click
 from xupc.bench.columns import aligned
 from xupc.predict.calibration import machine_of
 from xupc.predict.machine_file import MEANING, Machine, text_of
-from xupc.topology.node_text import threads_of_nodes
+from xupc.topology.node_spec import threads_of_nodes
 
 from .common import (
     EnvironmentProblem,

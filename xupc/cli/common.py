@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import click
 
-from xupc.topology.node_text import node_sizes
+from xupc.topology.node_spec import parse_nodes
 
 from ..report import formatting
 from ..topology.host import available_cores
@@ -21,7 +20,7 @@ from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
     "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_writable", "examples",
-    "figures_text", "in_job", "plain", "refuse_existing", "split_words",
+    "figures_text", "in_job", "plain", "refuse_existing",
 ]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts
@@ -113,7 +112,7 @@ def check_nodes(nodes: str | None, threads: int) -> None:
     """UsageError if so many threads cannot be split into these nodes."""
     if nodes is not None:
         try:
-            node_sizes(nodes, threads)
+            parse_nodes(nodes, threads)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--nodes") from None
 
@@ -127,11 +126,3 @@ def figures_text(figures: HostFigures) -> str:
     limit = figures.nt_store_min
     past = f"from {formatting.size(limit)} per core on" if limit else "never"
     return f"{', '.join(words)}; copies past the cache {past}"
-
-
-def split_words(text: str, option: str) -> tuple[str, ...]:
-    """Split a shell's command line into its arguments; BadParameter if it is none."""
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from None

@@ -25,10 +25,10 @@ from xupc.tuning.selection_file import BUILT_IN
 from xupc.tuning.selection_file import find as find_table
 from xupc.tuning.selection_file import load as load_table
 
-from ..errors import plural
 from ..topology import host
 from ..topology.levels import node_levels
 from ..topology.machine import Machine
+from ..topology.runs import plural
 from ..topology.sysfs import machine_here
 from . import batch, diagnostics
 from .common import figures_text, plain

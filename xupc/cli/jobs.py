@@ -18,10 +18,11 @@ from typing import IO, Any
 
 import click
 
-from xupc.topology.node_text import threads_of_nodes
+from xupc.topology.node_spec import threads_of_nodes
 
 from ..topology import host
 from ..topology.sysfs import machine_here
+from . import options
 from .binding import POLICIES, bind_options, binds
 from .common import (
     EnvironmentProblem,
@@ -31,7 +32,6 @@ from .common import (
     examples,
     in_job,
     refuse_existing,
-    split_words,
 )
 from .launcher import (
     EXIT_ENVIRONMENT,
@@ -228,7 +228,7 @@ def run_command(
         timeout=timeout,
         time_limit=time_limit,
         bind=bind,
-        extra=split_words(mpiexec_args, "--mpiexec-args"),
+        extra=options.split_words(mpiexec_args, "--mpiexec-args"),
         verbose=verbose,
         stdin=0,
         trace=trace,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from xupc.bench.columns import aligned
 from xupc.bench.oracle import COLLECTIVES
 from xupc.bench.settings import SYNCS, Shape, algorithm_named, size_of, sizes_between
 from xupc.specs import mpi_name, parse_name
-from xupc.topology.node_text import threads_of_nodes
+from xupc.topology.node_spec import threads_of_nodes
 
 from ..topology import host
 from .common import check_nodes
@@ -190,3 +191,11 @@ def shapes(threads: Sequence[int] | None, nodes: Sequence[str]) -> tuple[Shape, 
     for shape in found:
         check_nodes(shape.nodes, shape.threads)
     return tuple({shape.placed: shape for shape in reversed(found)}.values())[::-1]
+
+
+def split_words(text: str, option: str) -> tuple[str, ...]:
+    """Split a shell's command line into its arguments; BadParameter if it is none."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from None

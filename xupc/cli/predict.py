@@ -19,7 +19,7 @@ from xupc.records import replace
 from xupc.report import formatting
 from xupc.report.plans import Unplanned
 from xupc.specs import of_mpi
-from xupc.topology.node_text import threads_of_nodes
+from xupc.topology.node_spec import threads_of_nodes
 from xupc.tuning import selection_file
 from xupc.tuning.selection import Rule, Table, public_name
 from xupc.tuning.selection_file import FAMILIES, TRANSPORTS

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from ..errors import plural
 from ..records import record
+from .runs import plural
 
 __all__ = ["NAMES", "NOUNS", "Machine", "MachineLevel", "describe", "nest"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ..errors import plural
 from ..records import record
 from .machine import NOUNS, Machine, MachineLevel
-from .runs import name_threads
+from .runs import name_threads, plural
 from .tree import branches
 
 __all__ = ["NodeView", "draw_nodes", "legend"]

@@ -16,6 +16,7 @@ __all__ = [
     "ascending_pieces",
     "name_threads",
     "part_of_run",
+    "plural",
     "split_into_runs",
 ]
 
@@ -65,6 +66,11 @@ def part_of_run(run: Run, at: int, count: int) -> Run:
     """Return `count` threads of a run, from index `at` on."""
     step = run.step if count > 1 else 1
     return Run(run.first + at * run.step, step, count, run.local + at)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count and its noun, in the plural unless the count is 1."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def name_threads(ascending: Sequence[int] | NDArray[Any]) -> str:

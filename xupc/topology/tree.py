@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import plural
 from .levels import NodeLevels, flat_levels
-from .runs import Run, ascending_pieces, name_threads, part_of_run, split_into_runs
+from .runs import Run, ascending_pieces, name_threads, part_of_run, plural, split_into_runs
 
 __all__ = [
     "ThreadTree",
