@@ -6,10 +6,7 @@ an installation without the core fails, as wheels for others must.
 """
 
 import contextlib
-import hashlib
 import os
-import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -21,7 +18,6 @@ from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 ROOT = Path(__file__).resolve().parent
 NATIVE = Path("xupc/backends/native")
-KEPT = ROOT / "build" / "cores"
 SOURCE = NATIVE / "_core.pyx"
 DEMO = "sobel.py", "unequal_arrays.py"
 
@@ -67,11 +63,7 @@ def notify(text: str) -> None:
 
 
 class BuildCore(build_ext):
-    """build_ext for which a failing compiler is a notice instead of an error.
-
-    A checkout keeps what it has compiled: the next environment with the same Python, numpy and
-    compiler, such as that of the other MPI, gets a copy at once.
-    """
+    """build_ext for which a failing compiler is a notice instead of an error."""
 
     def run(self) -> None:
         try:
@@ -80,47 +72,14 @@ class BuildCore(build_ext):
             self._give_up(error)
 
     def build_extension(self, ext: Extension) -> None:
-        target = Path(self.get_ext_fullpath(ext.name))
         try:
-            kept = KEPT / f"{self._digest(ext)}-{target.name}"
-            if kept.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(kept, target)
-                return
             super().build_extension(ext)
-            if target.exists():
-                keep(target, kept)
         except (CCompilerError, ExecError, PlatformError, OSError) as error:
             self._give_up(error)
-
-    def _digest(self, ext: Extension) -> str:
-        """Return a hash of all that the compiled file depends on."""
-        import numpy
-
-        compiler = [str(word) for word in getattr(self.compiler, "compiler_so", [])]
-        version = subprocess.run([*compiler[:1], "--version"], capture_output=True, check=False)
-        linker = getattr(self.compiler, "linker_so", "")
-        build = sys.version, numpy.__version__, compiler, version.stdout, linker, self.debug
-        how = ext.extra_compile_args, ext.define_macros
-        digest = hashlib.sha256(repr((build, how)).encode())
-        for file in sorted(map(str, {*ext.sources, *ext.depends})):
-            digest.update(f"\0{file}\0".encode() + Path(file).read_bytes())
-        return digest.hexdigest()[:32]
 
     def _give_up(self, error: Exception) -> None:
         without_core(str(error).splitlines()[0] if str(error) else type(error).__name__)
         self.extensions = []  # nothing to copy into the source tree or the wheel
-
-
-def keep(made: Path, kept: Path) -> None:
-    """Keep a compiled file; of each Python and compiler some, the newest ones."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    copy = kept.with_suffix(f".{os.getpid()}")
-    shutil.copy(made, copy)
-    copy.replace(kept)
-    older = sorted(kept.parent.glob(f"*-{made.name}"), key=lambda file: file.stat().st_mtime)
-    for file in older[:-8]:
-        file.unlink(missing_ok=True)
 
 
 class BuildPy(build_py):
