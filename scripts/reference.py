@@ -159,8 +159,8 @@ RULES = {
     "algorithm": "`pull`, `push`, `multicore`, or a variant such as `multicore:ring`",
     "if_possible": "true: a call that the variant cannot carry out takes the next rule that fits; "
     "else it is an error",
-    "source": "where the rule is from: `measured`, or `priced` by the model of `xupc predict`; "
-    "changes nothing",
+    "source": "where the rule is from: `measured`, `priced` by the model of `xupc predict`, or "
+    "`modelled` by counts of bytes and cache lines at each level; changes nothing",
     "min_bytes": "smallest size of a block (in a reduction to single values: of a thread's part)",
     "max_bytes": "largest size of a block",
     "min_threads": "smallest number of threads",

@@ -47,7 +47,10 @@ def look(control: Control, times: int) -> None:
     guard.inquiry = SimpleNamespace(report=lambda: "")
     guard._raise_troubles = lambda waiting: None
     info = SimpleNamespace(machine=(0, 1))
-    guard.job = SimpleNamespace(pending=(), info=info, break_with=lambda error: None)
+    guard.job = SimpleNamespace(
+        pending=(), info=info, break_with=lambda error: None,
+        callers=SimpleNamespace(several=False),
+    )  # fmt: skip
     tree = SimpleNamespace(members=lambda node: [0, 1])
     team = SimpleNamespace(number=control.teams[0], rank_tree=tree, node_number=0, threads=(0, 1))
     instance = SimpleNamespace(owner=team, op=7, net=None, awaited=lambda: [1])

@@ -143,7 +143,7 @@ class Rule(Conditions):
         True: a call that the variant cannot carry out takes the next rule that fits. Otherwise it
         is an error.
     source
-        ``"measured"``, or ``"priced"`` by the model; "": neither is known.
+        ``"measured"``; ``"priced"`` by the clock; ``"modelled"`` by cache lines; "": unknown.
     """
 
     collective: str
