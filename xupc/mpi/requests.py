@@ -8,6 +8,7 @@ functions of mpi4py take it.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,8 @@ def usable() -> bool:
     except (OSError, AttributeError):
         return False
     mpich, add, remove, extended = progress
-    if not all(needed) or not ((mpich and extended) or (add and remove)):
+    by_mpich = mpich and extended and _is_known_mpich(MPI.Get_library_version())
+    if not all(needed) or not (by_mpich or (add and remove)):
         return False
     request = CarriedRequest()
     at = MPI._addressof(request) - id(request)
@@ -113,6 +115,11 @@ def usable() -> bool:
         (*needed, *progress), handle, size, MPI.ERR_REQUEST, CarriedRequest, at, _reported
     )
     return True
+
+
+def _is_known_mpich(version: str) -> bool:
+    """Return whether a library is an MPICH of which `mpi_requests.h` knows the constants."""
+    return re.match(r"MPICH Version:\s*5\.", version) is not None
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:
