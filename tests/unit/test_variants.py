@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -373,3 +374,26 @@ def test_a_file_of_variants_is_run_once_at_the_start() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == "multicore:thread_ring\n"
+
+
+ORDERS = """
+import json, sys
+from importlib import import_module
+registry = import_module("xupc.algorithms.registry")
+for first in registry.collectives():
+    for name in [n for n in sys.modules if n.startswith("xupc.algorithms")]:
+        del sys.modules[name]
+    registry = import_module("xupc.algorithms.registry")
+    registry.registered(first)
+    print(json.dumps([first, [registry.names_of([e]) for e in registry.registered()]]))
+"""
+
+
+def test_variants_stand_in_one_order_whatever_is_loaded_first() -> None:
+    """Threads load files as their calls need them, and the order decides about the default."""
+    done = subprocess.run([sys.executable, "-c", ORDERS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    orders = dict(map(json.loads, done.stdout.splitlines()))
+    assert orders.keys() == set(registry.collectives())
+    expected = orders["broadcast"]
+    assert [name for name, order in orders.items() if order != expected] == []

@@ -11,12 +11,12 @@ from ..plan.placement import Facts
 from ..plan.recorder import ALL, DST, SRC, Recorder
 from ..plan.steps import BlockRef, FoldOperand
 from .conditions import CallFacts, by_name
+from .level_by_nodes import MOST_AREAS, LevelByNodes
 from .level_reduce import SlicedFold, Slicing, even_slices, places_for
 from .private_staging import LINE, cut
 from .reduce_spec import Piece, Reduction
 from .registry import algorithm
 from .values_reduce_across_nodes import can_be_in_parts, is_exchanged
-from .values_reduce_levels import MOST_AREAS, LevelByNodes
 from .values_reduce_scatter import ReduceScatter
 from .values_reduce_spec import ReduceSpec
 

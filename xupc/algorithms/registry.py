@@ -2,14 +2,17 @@
 
 A collective has one or more *variants* under each of PULL, PUSH and MULTICORE. A variant has a name
 of its own, such as ``multicore:ring``; where a flag has one way only, that is just ``pull``. The
-first variant, in the order of registration, that a call prefers is the default of its flag.
+first variant that a call prefers is the default of its flag. The order is that of `HOMES`, then
+that in the file.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 from ..flags import ALGORITHM_NAMES, algorithm_name
@@ -67,6 +70,7 @@ HOMES = {
 }  # fmt: skip
 """Which files register the algorithms of which collectives, in this order."""
 
+_RANKS = {name: number for number, name in enumerate(HOMES)}
 _HOMES: dict[str, list[str]] = {}
 for _module, _names in HOMES.items():
     for _name in _names.split():
@@ -94,6 +98,8 @@ class Variant:
         Where it is the default, if no variant before it is; None: wherever it applies.
     own
         True if the user's program registered it. Then a call uses it only if asked by name.
+    rank
+        The place in `HOMES` of the file that registers it; behind all others: not one of these.
     """
 
     collective: str
@@ -104,6 +110,7 @@ class Variant:
     applies: Condition | None = None
     preferred: Condition | None = None
     own: bool = False
+    rank: int = len(HOMES)
 
     @property
     def name(self) -> str:
@@ -243,12 +250,16 @@ _REGISTRY: dict[tuple[str, int], Entry] = {}
 
 
 def register(variant: Variant) -> None:
-    """Add a variant behind the others of its flag; ValueError if the name is taken."""
+    """Add a variant to those of its flag, in the order of `HOMES`; ValueError if the name is taken.
+
+    The order is the same whatever a program calls, hence loads, first: some files have variants of
+    several collectives.
+    """
     key = variant.collective, variant.flag
     entry = _REGISTRY.get(key, Entry(*key, ()))
     if variant.label in {v.label for v in entry.variants}:
         raise ValueError(f"{variant.collective} has a variant {variant.name} already")
-    _REGISTRY[key] = Entry(*key, (*entry.variants, variant))
+    _REGISTRY[key] = Entry(*key, tuple(sorted((*entry.variants, variant), key=lambda v: v.rank)))
 
 
 def unregister(variant: Variant) -> None:
@@ -272,9 +283,13 @@ def algorithm(
     Without a summary it is the first sentence of the function's docstring.
     """
 
+    rank = _rank_of(sys._getframe(1))
+
     def add(function: Function) -> Function:
         text = summary or (function.__doc__ or "").splitlines()[0]
-        register(Variant(collective, flag, label, text, function, applies, preferred))
+        register(
+            Variant(collective, flag, label, text, function, applies, preferred, rank=rank)
+        )
         return function
 
     return add
@@ -282,14 +297,21 @@ def algorithm(
 
 def derive(collective: str, base: str, adapt: Callable[[Function], Function]) -> None:
     """Register all variants of `base` for `collective` too, each with its function adapted."""
+    rank = _rank_of(sys._getframe(1))
     for entry in [entry for (name, _), entry in _REGISTRY.items() if name == base]:
         for v in entry.variants:
             register(
                 Variant(
                     collective, v.flag, v.label, v.summary, adapt(v.function), v.applies,
-                    v.preferred,
+                    v.preferred, rank=rank,
                 )
             )  # fmt: skip
+
+
+def _rank_of(frame: FrameType) -> int:
+    """Return the place in `HOMES` of the file that a frame is in."""
+    file: str = frame.f_globals["__name__"].rpartition(".")[2]
+    return _RANKS.get(file, len(HOMES))
 
 
 def collectives() -> list[str]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..flags import MULTICORE
 from ..plan.placement import Facts
 from ..plan.recorder import DST, SRC, Recorder
 from ..plan.steps import BlockRef, FoldOperand
 from .conditions import CallFacts, by_name
-from .domains import parents
-from .level_flow import node_runs
+from .level_by_nodes import MOST_AREAS, LevelByNodes, slicing_of
 from .level_reduce import SlicedFold, Slicing, even_slices, places_for
 from .private_staging import LINE, cut
 from .registry import algorithm
 from .values_reduce_across_nodes import (
-    ByNodes,
     can_be_in_parts,
     can_pass_chain,
     is_exchanged,
@@ -25,16 +21,7 @@ from .values_reduce_scatter import ByNodes as ScatterByNodes
 from .values_reduce_scatter import ReduceScatter
 from .values_reduce_spec import ReduceSpec
 
-__all__ = ["MOST_AREAS", "LevelByNodes"]
-
-MOST_AREAS = 6
-"""Across nodes: how many times the bytes of a unit a thread keeps; a node may leave out levels."""
 _SUMMARY = "Slices are folded inside each cache domain and socket first, then across."
-
-
-def _slicing(t: Facts, r: ReduceSpec, node: int) -> Slicing:
-    size = t.tree.node_size(node)
-    return Slicing(t.tree.levels(node), tuple(range(size)), r.exact or r.ordered, staged=True)
 
 
 def _has_room(call: CallFacts) -> bool:
@@ -43,7 +30,7 @@ def _has_room(call: CallFacts) -> bool:
     if not call.one_node:
         room = call.tuning["staging_bytes"] >= 16 * MOST_AREAS * call.line
         return room and can_be_in_parts(call)
-    return 2 * _slicing(call, r, 0).areas * call.line <= call.tuning["staging_bytes"]
+    return 2 * slicing_of(call, r, 0).areas * call.line <= call.tuning["staging_bytes"]
 
 
 def by_levels(t: Recorder, r: ReduceSpec) -> None:
@@ -57,7 +44,7 @@ def by_levels(t: Recorder, r: ReduceSpec) -> None:
 
 
 def _on_one_node(t: Recorder, r: ReduceSpec) -> None:
-    slicing = _slicing(t, r, t.my_node)
+    slicing = slicing_of(t, r, t.my_node)
     places, width = places_for(t, slicing.areas, r.nbytes)
     units = r.units(width)
 
@@ -81,70 +68,6 @@ def _on_one_node(t: Recorder, r: ReduceSpec) -> None:
         fold.down(u, take)
     fold.finish()
 
-
-class LevelByNodes(ByNodes):
-    """Record the units of a reduction across nodes, with the levels inside each of them.
-
-    The slices of a unit are folded up the levels, and the node root sends them. Results go from the
-    node root down the domains: each thread copies them from its parent. Unit sizes are the same on
-    all nodes, whatever their levels.
-    """
-
-    def __init__(self, t: Recorder, r: ReduceSpec, flat: bool, chained: bool) -> None:
-        super().__init__(t, r, flat=flat, chained=chained, areas=MOST_AREAS)
-        sizes = [size for _, size in self.units]
-        stride = -(-sizes[0] // LINE) * LINE
-        mates = t.tree.node_size(t.my_node)
-        self.fold = SlicedFold(
-            t, self._slicing().within(MOST_AREAS), self.relay.out, stride,
-            [even_slices(size, r.itemsize, mates) for size in sizes], r.itemsize, self._own, -1,
-            reuses=False,
-        )  # fmt: skip
-        tree = parents(t.tree.levels(t.my_node), t.tree.local_index(t.node_root))
-        self.parent = int(t.tree.members(t.my_node)[tree[self.fold.me]])
-        self.readers = node_runs(t, np.flatnonzero(tree == self.fold.me))
-        self.there = -1 if r.to is not None else t.channel()
-
-    def record(self) -> None:
-        """Record all units; to all threads, these take results from each other."""
-        finish = self._pass_on if self.chained else self._finish
-        self.relay.run(
-            len(self.units), self._stage, self._post, self._take, finish, only=self.r.to
-        )
-
-    def _slicing(self) -> Slicing:
-        return _slicing(self.t, self.r, self.t.my_node)
-
-    def _own(self, _thread: int, u: int, begin: int) -> FoldOperand:
-        return FoldOperand(self.r.src.on(self.t.me, self.units[u][0] + begin))
-
-    def _stage(self, u: int) -> None:
-        def put(place: BlockRef, begin: int, end: int) -> None:
-            self.t.copy(place, self._own(0, u, begin).part, end - begin)
-
-        self.fold.stage(u, put)
-        self.fold.up(u)
-
-    def _fold_node(self, u: int) -> None:
-        for place, begin, end in self.fold.gathered(u):
-            self.t.copy(self._mine(u) + begin, place, end - begin)
-
-    def _take(self, u: int) -> None:
-        t, (offset, size) = self.t, self.units[u]
-        source = self._mine(u)
-        if self.r.to is None and t.me != t.node_root:
-            if self.parent != t.node_root:
-                t.wait(self.there, self.parent, u + 1)
-                source = self._kept(u, self.parent)
-            if self.readers:
-                t.copy(self._kept(u, t.me), source, size)
-                t.signal(self.there, self.readers, u + 1)
-                source = self._kept(u, t.me)
-        t.copy(self.r.dst.on(t.me, offset), source, size)
-
-    def _kept(self, u: int, thread: int) -> BlockRef:
-        """Return where a thread keeps the result for those below it."""
-        return self.fold.result(self.t.tree.local_index(thread), u)
 
 
 for _form in ("allav_reduce", "allav_reduce_all"):
