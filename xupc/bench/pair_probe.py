@@ -102,7 +102,7 @@ def copy_rate(
 
     The two threads are bound to a core each meanwhile; None if they have one core.
     """
-    block = xupc.node_array(nbytes, np.uint8)  # nobody has touched its pages
+    block = xupc.node_array(nbytes, np.uint8)  # none of its pages is in use yet
     pair = comm.Split(0 if team.rank in (reader, writer) else MPI.UNDEFINED, team.rank == writer)
     found = None
     if pair:
