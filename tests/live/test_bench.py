@@ -81,7 +81,7 @@ def test_every_variant_is_measured_once(tmp_path: Path) -> None:
         ours = [c for c in cell.of_kind(OURS) if c.name != "xupc"]
         ways[cell.collective, cell.nbytes] += [c.algorithm for c in ours]
         assert cell.spread is not None
-    names_of_ways = "circulant", "linear", "doubling", "rounds", "ring"
+    names_of_ways = "circulant", "levels", "linear", "doubling", "rounds", "ring"
     several = [f"multicore:{name}" for name in names_of_ways]
     assert sorted(ways["all_gather_all", 8]) == sorted(["pull", "push", "multicore:led", *several])
     assert sorted(ways["all_gather_all", 1 << 16]) == sorted(["pull", "push", *several])
