@@ -65,6 +65,8 @@ class Run:
         The reason why the test did not end on all threads; "" if it did.
     where
         The positions of the threads at that time; "" if unknown.
+    launcher
+        What the launcher has printed of a job that ended in the test, such as its threads' errors.
     """
 
     threads: int
@@ -72,6 +74,7 @@ class Run:
     warnings: list[dict[str, Any]] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
     missing: list[int] = field(default_factory=list)
+    launcher: str = ""
     why: str = ""
     where: str = ""
 
@@ -270,6 +273,7 @@ class Job:
             found.where = report_of(self._tag) or self._stacks(left)
         if died:
             self._thread.join(_OTHERS)  # until its launcher has noticed
+            found.launcher = self._said()
         self._end_threads()
         failed = {rank for rank, report in found.reports if report["outcome"] == "failed"}
         ended = "" if self._outcome is None else self._outcome.explain()

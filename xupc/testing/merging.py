@@ -144,6 +144,8 @@ def _outputs(run: Run) -> list[tuple[str, str]]:
     most = max(_MOST, len(bad)) + 1
     if len(found) > most:
         found[most:] = [(f"{len(found) - most} more outputs are left out", "")]
+    if run.launcher.strip():
+        found.append(("output of the launcher", run.launcher))
     return found
 
 
