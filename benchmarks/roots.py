@@ -123,7 +123,7 @@ def launch(args: argparse.Namespace, mpi: str, table: str, links: int) -> Iterat
     words = [word for pair in environment for word in ("--env", pair)]
     out = cluster(
         "run", "--name", f"{args.name}{links}", "-n", str(args.nodes * args.ppn), "--python",
-        python, "--timeout", "110", *words, "--", python, __file__, "--job",
+        python, "--own-links", "--timeout", "110", *words, "--", python, __file__, "--job",
         ",".join(map(str, args.sizes)))
     path.unlink(missing_ok=True)
     for line in out.splitlines():

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from support.launch import Result
+from support.launch import SLOW_ENGINE, Result
 
 from xupc.backends.native.native_core import core
 
@@ -133,7 +133,7 @@ def test_two_python_threads(live: Live, kind: str, nodes: str | None) -> None:
     assert said(result) == ["over"] * 3, result.report()
 
 
-@pytest.mark.skipif(core is None, reason="the Python engine refuses it")
+@pytest.mark.skipif(SLOW_ENGINE, reason="the Python engine refuses it")
 def test_two_python_threads_on_different_teams(live: Live) -> None:
     """On one node each Python thread can have a team of its own."""
     result = live(3, THREADS, args=["beside"], own_job=True)
