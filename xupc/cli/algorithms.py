@@ -28,7 +28,7 @@ from xupc.topology.node_spec import node_tree, threads_of_nodes
 from xupc.topology.sysfs import machine_of
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place, Rule, Table, public_name
-from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
+from xupc.tuning.selection_file import TRANSPORTS
 
 from . import options
 from .common import (
@@ -39,8 +39,14 @@ from .common import (
     refuse_existing,
 )
 from .level_counts import lines_of, with_machine
+from .predict import (
+    family_option,
+    machine_option,
+    notes,
+    priced_or_refused,
+    selection_table,
+)
 from .predict import lines_of as why_lines
-from .predict import machine_option, notes, priced_or_refused, selection_table
 
 __all__ = ["algorithms_command"]
 
@@ -84,10 +90,7 @@ __all__ = ["algorithms_command"]
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the file of --timeline if it exists.")
 @click.option("--thread", default=0, show_default=True, help="The thread whose plan is printed.")
-@click.option(
-    "--mpi", "family", type=click.Choice(FAMILIES), default="mpich", show_default=True,
-    help="The MPI, which the selection table asks for.",
-)  # fmt: skip
+@family_option
 @click.option(
     "--transport", type=click.Choice(TRANSPORTS),
     help="Between nodes, likewise; by default shm on one node, tcp on several.",

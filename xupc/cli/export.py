@@ -22,10 +22,9 @@ from xupc.report.plans import Unplanned
 from xupc.specs import of_mpi
 from xupc.topology.node_spec import node_tree, threads_of_nodes
 from xupc.tuning.selection import Table, public_name
-from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
 
 from .common import EnvironmentProblem, check_nodes, examples, refuse_existing
-from .predict import machine_option, selection_table
+from .predict import family_option, machine_option, selection_table, transport_option
 from .predict_program import is_trace, loaded
 
 __all__ = ["export_command"]
@@ -66,14 +65,8 @@ def _size(_context: object, _option: object, value: str) -> int:
     help="What threads wait for before and after a call on shared arrays.",
 )  # fmt: skip
 @machine_option
-@click.option(
-    "--mpi", "family", type=click.Choice(FAMILIES), default="mpich", show_default=True,
-    help="The MPI, which the selection table asks for.",
-)  # fmt: skip
-@click.option(
-    "--transport", type=click.Choice(TRANSPORTS), default="fabric", show_default=True,
-    help="The network between nodes, which the selection table asks for.",
-)  # fmt: skip
+@family_option
+@transport_option
 @click.option("--force", is_flag=True, help="Replace files that exist already.")
 def export_command(
     subject: str, form: str, output: Path, nodes: str | None, nbytes: int, variant: str | None,

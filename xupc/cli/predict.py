@@ -38,8 +38,8 @@ from .predict_page import check_page, names_of, write_page
 from .predict_program import is_trace, of_program
 
 __all__ = [
-    "lines_of", "machine_option", "notes", "predict_command", "priced_or_refused",
-    "selection_table",
+    "family_option", "lines_of", "machine_option", "notes", "predict_command", "priced_or_refused",
+    "selection_table", "transport_option",
 ]  # fmt: skip
 
 _FIT_SECONDS = 90.0
@@ -65,6 +65,14 @@ machine_option = click.option(
     "--machine", metavar="NAME|FILE", default="default", show_default=True, callback=_machine,
     help=f"What steps cost: {', '.join(built_in_names())}, or a file of `xupc calibrate`.",
 )  # fmt: skip
+family_option = click.option(
+    "--mpi", "family", type=click.Choice(FAMILIES), default="mpich", show_default=True,
+    help="The MPI, which the selection table asks for.",
+)  # fmt: skip
+transport_option = click.option(
+    "--transport", type=click.Choice(TRANSPORTS), default="fabric", show_default=True,
+    help="The network between nodes, which the selection table asks for.",
+)  # fmt: skip
 
 
 @click.command("predict", epilog=examples(
@@ -82,14 +90,8 @@ machine_option = click.option(
     help="Bytes of a block: 64K, or several.",
 )  # fmt: skip
 @machine_option
-@click.option(
-    "--mpi", "family", type=click.Choice(FAMILIES), default="mpich", show_default=True,
-    help="The MPI, which the selection table asks for.",
-)  # fmt: skip
-@click.option(
-    "--transport", type=click.Choice(TRANSPORTS), default="fabric", show_default=True,
-    help="The network between nodes, which the selection table asks for.",
-)  # fmt: skip
+@family_option
+@transport_option
 @click.option(
     "--against", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE",
     multiple=True,
