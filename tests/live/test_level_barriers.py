@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import waiting
 from support.failing_jobs import bring_about
 
 ONCE = pytest.mark.once
@@ -87,8 +88,5 @@ def test_the_root_of_a_domain_dies(by_levels: Any, scenario: str, victim: int) -
 @pytest.mark.parametrize("late", [0, pytest.param(2, marks=ONCE)])
 def test_who_waits_sleeps(live: Live, by_levels: Any, late: int) -> None:
     """Each barrier waits for the top or for the root of a domain, most of the time asleep."""
-    program = f"{PROGRAMS}/processor_time_of_waits.py"
-    done = live(4, program, args=[str(late)], env=by_levels("2x2"))
-    shares = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(shares) == 3 * 9, done.report()
-    assert all(share < 0.1 for name, _, share, _ in shares if name != "handle"), done.report()
+    run = partial(live, 4, waiting.PROGRAM, args=[str(late)], env=by_levels("2x2"))
+    waiting.check_waits(run, 3, lambda call: 1.0 if call == "handle" else 0.1)
