@@ -106,20 +106,29 @@ class Callers:
 
     def check(self, call: str, team: object) -> None:
         """Raise XupcError if a call, on a team, would be made inside another one."""
+        executed = self._executions()
+        if not executed and not self._engaged:
+            return
         me = threading.get_ident()
-        for ident, record, _ in self._executions():
+        for ident, record, _ in executed:
             if ident == me:
                 raise XupcError(
                     f"{call}: not allowed while {record.call} is running: a signal handler or a "
                     "finalizer may not make calls in which threads wait"
                 )
-        for ident, inside, on in self.inside():
+        for ident, inside, on in self.inside(executed):
             if ident != me and not (self._apart and None not in (team, on) and team is not on):
                 self._refuse(call, team, ident, inside, on)
 
-    def inside(self) -> list[tuple[int, str, object]]:
-        """Return the calls that run: the Python thread of each, its text and its team."""
-        found = [(ident, record.call, on) for ident, record, on in self._executions()]
+    def inside(
+        self, executed: list[tuple[int, Record, object]] | None = None
+    ) -> list[tuple[int, str, object]]:
+        """Return the calls that run: the Python thread of each, its text and its team.
+
+        `executed` is what `_executions` has returned just before, if that is known.
+        """
+        executed = self._executions() if executed is None else executed
+        found = [(ident, record.call, on) for ident, record, on in executed]
         engaged = [(ident, *calls[-1]) for ident, calls in list(self._engaged.items()) if calls]
         return found + engaged
 
