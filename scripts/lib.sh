@@ -5,7 +5,7 @@
 #   use_env FAMILY EXTRAS PYTHON   with another Python, in .venv-py3.12 and so on
 #   fetch_env FAMILY EXTRAS  that environment without xupc: it changes nothing outside its folder
 #   other_pythons            the other Pythons of this machine that xupc supports, one per line
-# With XUPC_LOWEST=1 it is .venv-lowest or .venv-lowest-openmpi, with the lowest version of each
+# With XUPC_TEST_LOWEST=1 it is .venv-lowest or .venv-lowest-openmpi, with the lowest version of each
 # package that pyproject.toml allows, and a copy of the sources in its folder src, which is where
 # $root then is: the core is compiled there by the lowest Cython.
 # leaves the environment's interpreter in $py. It is created when missing and brought up to date when
@@ -132,7 +132,7 @@ copy_sources() {
 # The folder of an environment goes into $directory, its interpreter into $py; it is made if missing.
 open_env() { # FAMILY PYTHON
   local python=$2
-  directory=$root/.venv${XUPC_LOWEST:+-lowest}${python:+-py$(version_of "$python")}
+  directory=$root/.venv${XUPC_TEST_LOWEST:+-lowest}${python:+-py$(version_of "$python")}
   case $1 in
     mpich) ;;
     openmpi) directory=$directory-openmpi ;;
@@ -159,7 +159,7 @@ fetch_env() { # FAMILY EXTRAS
 }
 
 use_env() {
-  local family=$1 extras=$2 python=${3:-} directory low=${XUPC_LOWEST:+-lowest}
+  local family=$1 extras=$2 python=${3:-} directory low=${XUPC_TEST_LOWEST:+-lowest}
   open_env "$family" "$python"
   if [ -n "$low" ]; then
     copy_sources "$directory/src"

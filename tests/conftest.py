@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 from support.launch import Result, launch
 from support.pool import Pool, fits, repeat_command
+from support.processor_times import ProcessorTimes
 from support.progress import Progress
 from support.selection import long_ones_first, mark_live
 from support.soak import FIGURES, seed
@@ -29,10 +30,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 os.environ.setdefault("XUPC_TEST_SEED", str(seed()))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that shows where processor time goes."""
+    parser.addoption(
+        "--processor-times", action="store_true",
+        help="print the processor seconds of files and tests, with all processes they start",
+    )  # fmt: skip
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Print the progress, in the process that reports."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config), "xupc-progress")
+    if config.option.processor_times:
+        config.pluginmanager.register(ProcessorTimes(), "xupc-processor-times")
 
 
 def pytest_sessionstart() -> None:
@@ -68,6 +79,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["figures"], output["pool"] = FIGURES, str(POOL) if POOL.programs else ""
+        times = session.config.pluginmanager.get_plugin("xupc-processor-times")
+        output["processor_times"] = times.seconds if times is not None else {}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -76,6 +89,9 @@ def pytest_testnodedown(node: Any) -> None:
     output = getattr(node, "workeroutput", {})
     FIGURES.extend((promise, found) for promise, found in output.get("figures", ()))
     POOLS.extend(filter(None, [output.get("pool", "")]))
+    times = node.config.pluginmanager.get_plugin("xupc-processor-times")
+    if times is not None:
+        times.add(output.get("processor_times", {}))
 
 
 POOL = Pool()
@@ -94,8 +110,15 @@ def pytest_report_header() -> str:
     return f"XUPC_TEST_SEED={seed()}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what the tests of trust found out, and what the pool of ranks did."""
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what the tests of trust found out, what the pool of ranks did, and processor times."""
+    times = config.pluginmanager.get_plugin("xupc-processor-times")
+    if times is not None:
+        terminalreporter.section("processor times")
+        for line in times.lines():
+            terminalreporter.write_line(line)
     if POOLS or POOL.programs:
         terminalreporter.section("pool of ranks")
         for pool in POOLS or [str(POOL)]:

@@ -1,13 +1,12 @@
 """Every registered algorithm in sequences of calls, simulated, against oracles.
 
 By default a seeded sample of the matrix and every placement of up to five threads.
-``XUPC_FULL_MATRIX=1`` (or ``--full``) runs all of it, some minutes on two cores;
-``XUPC_MATRIX_SEED`` picks another sample.
+``XUPC_TEST_FULL_MATRIX=1`` runs all of it, some minutes on two cores;
+``XUPC_TEST_MATRIX_SEED`` picks another sample.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -36,7 +35,7 @@ from simulated.pool import workers
 from simulated.reductions import ALL_FORMS
 from simulated.transfers import NAMES
 from simulated.values import JOINS, MOVES
-from support.soak import amount
+from support.soak import FULL_MATRIX, MATRIX_SEED, amount
 
 from xupc.algorithms.registry import Entry, find, registered
 from xupc.backends.simulator.script import Call, UserBarrier, UserRead, UserWrite
@@ -61,9 +60,8 @@ EVERY_ENTRY = pytest.mark.parametrize(
 
 
 def _cases(entry: Entry, full: bool) -> list[Case]:
-    seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
     per_stratum = FEWER.get(entry.collective, PER_STRATUM)
-    chosen = matrix(entry) if full else sample(entry, per_stratum, seed)
+    chosen = matrix(entry) if full else sample(entry, per_stratum, MATRIX_SEED)
     if entry.collective.endswith("in_place") and not full:  # half of it
         return (chosen + every_placement(entry, 4)[::SHARE])[::2]
     if full:
@@ -80,11 +78,10 @@ class Work(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def work(request: pytest.FixtureRequest) -> Iterator[Work]:
+def work() -> Iterator[Work]:
     """The processes for all of them."""
-    full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
     with workers() as pool:
-        yield Work(pool, full, time.monotonic())
+        yield Work(pool, FULL_MATRIX, time.monotonic())
         pool.shutdown(cancel_futures=True)
 
 

@@ -1,12 +1,11 @@
 """The computational collectives simulated on symbols: data, races, the order of operations.
 
-By default a seeded sample of all cases; ``XUPC_FULL_MATRIX=1`` (or ``--full``) runs several of
-every form, algorithm, placement and pair of sync modes; ``XUPC_MATRIX_SEED`` picks others.
+By default a seeded sample of all cases; ``XUPC_TEST_FULL_MATRIX=1`` runs several of
+every form, algorithm, placement and pair of sync modes; ``XUPC_TEST_MATRIX_SEED`` picks others.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 
@@ -29,7 +28,7 @@ from simulated.reductions import (
     run_cases,
     tuning_of,
 )
-from support.soak import amount
+from support.soak import FULL_MATRIX, MATRIX_SEED, amount
 
 from xupc.algorithms.registry import Variant
 from xupc.backends.simulator.errors import SimulationError
@@ -50,13 +49,12 @@ BOTH = ("all", "all")
 
 @pytest.mark.soak
 @pytest.mark.parametrize("in_place", [False, True], ids=["two arrays", "in place"])
-def test_sample(request: pytest.FixtureRequest, in_place: bool) -> None:
+def test_sample(in_place: bool) -> None:
     """No race, no deadlock, every operand once and in its place, under any schedule."""
-    full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
-    seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
-    chosen = cases(4 if full else 1, seed, IN_PLACE if in_place else ALL_FORMS, in_place=in_place)
-    if not full:
-        chosen = random.Random(seed).sample(chosen, SAMPLE_IN_PLACE if in_place else SAMPLE)
+    forms = IN_PLACE if in_place else ALL_FORMS
+    chosen = cases(4 if FULL_MATRIX else 1, MATRIX_SEED, forms, in_place=in_place)
+    if not FULL_MATRIX:
+        chosen = random.Random(MATRIX_SEED).sample(chosen, SAMPLE_IN_PLACE if in_place else SAMPLE)
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
     with workers() as pool:
         failures = [text for some in pool.map(run_cases, shards) for text in some]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from simulated.matrix import SYNCS, TUNINGS
 from simulated.transfers import ENTRIES, NAMES, Case, cases
-from support.soak import amount
+from support.soak import FULL_MATRIX, MATRIX_SEED, amount
 
 from xupc.algorithms.registry import Entry, find
 from xupc.algorithms.transfer_lists import COLLECTIVES
@@ -23,11 +21,9 @@ EVERY_ENTRY = pytest.mark.parametrize(
 
 @pytest.mark.soak
 @EVERY_ENTRY
-def test_matrix(entry: Entry, request: pytest.FixtureRequest) -> None:
+def test_matrix(entry: Entry) -> None:
     """Threads x placements, sync modes and tunings sampled."""
-    full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
-    seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
-    for case in cases(entry, None if full else PER_PLACEMENT, seed):
+    for case in cases(entry, None if FULL_MATRIX else PER_PLACEMENT, MATRIX_SEED):
         case.run()
 
 

@@ -1,12 +1,11 @@
 """Arrays of values simulated: data, races between calls that follow each other, guards.
 
-By default a seeded sample of all cases; ``XUPC_FULL_MATRIX=1`` (or ``--full``) runs several of
-every form, algorithm, placement and tuning; ``XUPC_MATRIX_SEED`` picks others.
+By default a seeded sample of all cases; ``XUPC_TEST_FULL_MATRIX=1`` runs several of
+every form, algorithm, placement and tuning; ``XUPC_TEST_MATRIX_SEED`` picks others.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from itertools import groupby
@@ -31,7 +30,7 @@ from simulated.values import (
     run_cases,
     tuning_of,
 )
-from support.soak import amount
+from support.soak import FULL_MATRIX, MATRIX_SEED, amount
 
 from xupc.algorithms.registry import find
 from xupc.backends.simulator.errors import ProtocolError, SimulationError
@@ -50,13 +49,11 @@ OF_EACH_KIND = amount(2, 5)  # of each form, flag and tuning, on two threads of 
 
 
 @pytest.mark.soak
-def test_sample(request: pytest.FixtureRequest) -> None:
+def test_sample() -> None:
     """No race, no deadlock, every byte right, under any schedule."""
-    full = bool(os.environ.get("XUPC_FULL_MATRIX")) or request.config.getoption("--full", False)
-    seed = int(os.environ.get("XUPC_MATRIX_SEED", "1"))
-    chosen = cases(3 if full else 1, seed)
-    if not full:
-        rng, of_each = random.Random(seed), attrgetter("form", "flag")
+    chosen = cases(3 if FULL_MATRIX else 1, MATRIX_SEED)
+    if not FULL_MATRIX:
+        rng, of_each = random.Random(MATRIX_SEED), attrgetter("form", "flag")
         kinds = [list(same) for _, same in groupby(chosen, of_each)]
         chosen = [case for same in kinds for case in rng.sample(same, OF_EACH_ALGORITHM)]
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
@@ -71,7 +68,7 @@ def test_two_threads_of_one_node() -> None:
 
     A sample of all placements hardly contains them.
     """
-    rng = random.Random(int(os.environ.get("XUPC_MATRIX_SEED", "1")))
+    rng = random.Random(MATRIX_SEED)
     chosen = [
         Case(form, flag, (0, 0), tuning, rng.random() < 0.5, rng.randrange(1 << 30))
         for form in MOVES + JOINS

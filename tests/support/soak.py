@@ -12,11 +12,15 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-__all__ = ["FIGURES", "amount", "figure", "part", "sampled", "seed"]
+__all__ = ["FIGURES", "FULL_MATRIX", "MATRIX_SEED", "amount", "figure", "part", "sampled", "seed"]
 
 Trial = TypeVar("Trial")
 
-WHOLE = bool(os.environ.get("XUPC_SOAK"))
+WHOLE = bool(os.environ.get("XUPC_TEST_SOAK"))
+FULL_MATRIX = bool(os.environ.get("XUPC_TEST_FULL_MATRIX"))
+"""Whether simulated tests that sample a matrix of cases run all of it: minutes on two cores."""
+MATRIX_SEED = int(os.environ.get("XUPC_TEST_MATRIX_SEED", "1"))
+"""Which sample they take."""
 FIGURES: list[tuple[str, str]] = []
 
 _SEED = int(os.environ.get("XUPC_TEST_SEED") or (random.randrange(1 << 31) if WHOLE else 1))
@@ -33,11 +37,11 @@ def sampled(whole: int, divisor: int) -> int:
 
 
 def part(trials: Sequence[Trial]) -> Sequence[Trial]:
-    """Return those of a soak in parts: every eighth from the third on if ``XUPC_SOAK_PART=3/8``.
+    """Return those of a part: every eighth from the third on if ``XUPC_TEST_SOAK_PART=3/8``.
 
     The parts add up, whatever their seeds, so a long test need not be run in one go.
     """
-    number, parts = map(int, os.environ.get("XUPC_SOAK_PART", "1/1").split("/"))
+    number, parts = map(int, os.environ.get("XUPC_TEST_SOAK_PART", "1/1").split("/"))
     return trials[number - 1 :: parts] if WHOLE else trials
 
 

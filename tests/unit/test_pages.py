@@ -161,12 +161,23 @@ def test_every_variable_that_is_read_is_listed_and_no_other() -> None:
     for kind in ("*.pyx", "*.pxi", "*.h"):
         read |= set().union(*(read_in_c(path) for path in (PROJECT / "xupc").rglob(kind)))
     read = {name for name in read if not name.startswith(TESTS_PREFIX)}
-    scripts = "".join(
-        path.read_text() for path in (PROJECT / "scripts").iterdir() if path.is_file()
-    )
     assert read - VARIABLES.keys() == set(), "add these to xupc/cli/variables.py"
-    unread = VARIABLES.keys() - read - set(VARIABLE.findall(scripts))
+    unread = VARIABLES.keys() - read - set(VARIABLE.findall(text_of_scripts()))
     assert unread == set(), "nothing reads these: remove them from xupc/cli/variables.py"
+
+
+def text_of_scripts() -> str:
+    files = [*(PROJECT / "scripts").iterdir(), PROJECT / ".ci" / "run"]
+    return "".join(path.read_text() for path in files if path.is_file())
+
+
+def test_variables_of_our_scripts_and_tests_are_no_programs() -> None:
+    """Programs inherit them: `xupc info` would report any other name as misspelt."""
+    folders = [PROJECT / "tests" / name for name in ("support", "simulated", "site", "cluster")]
+    helpers = [path for folder in folders for path in folder.rglob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in (*helpers, PROJECT / "tests/conftest.py")]
+    found = set(VARIABLE.findall("".join([text_of_scripts(), *texts])))
+    assert {x for x in found - VARIABLES.keys() if not x.startswith(TESTS_PREFIX)} == set()
 
 
 @EACH
