@@ -15,13 +15,14 @@ from simulated.values import MOVES, One, given, tuning_of
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Variant, find, registered
 from xupc.backends.simulator import proof
-from xupc.backends.simulator.proof import NotProvedError, prove
+from xupc.backends.simulator.proof import NotProvedError, prove, prove_call
 from xupc.backends.simulator.script import Call
 from xupc.backends.simulator.symbols import Alphabet
 from xupc.flags import MULTICORE
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import ALL, NODE, Operand, Recorder
 from xupc.plan.steps import Ranks
+from xupc.records import replace
 from xupc.topology.tree import Tree
 
 Way = Callable[..., None]
@@ -96,7 +97,7 @@ def test_the_oracle_agrees_with_all_variants_of_the_library() -> None:
         facts = arguments(variant.collective, tree.size, roots[i % len(roots)], n)
         call = CallFacts(tree, sizes, syncs[i % 9], facts)
         if variant.can_run(call):
-            prove(variant, call)
+            prove_call(variant, call)
             count += 1
     assert count > 500
 
@@ -302,6 +303,42 @@ def test_a_broken_one_is_refused(broken: Way, labels: tuple[int, ...], words: st
     """The message names the step, the thread and the bytes."""
     with pytest.raises(NotProvedError, match=words):
         proved(broken, labels)
+
+
+def wrong_ready(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    t.ready(0, ALL)
+    _copies(t, dst, src, nbytes)
+    t.done(ALL, ALL)
+
+
+def wrong_done(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
+    t.ready(ALL, ALL)
+    _copies(t, dst, src, nbytes)
+    t.done(0, ALL)
+
+
+@pytest.mark.parametrize(
+    ("broken", "sync", "hidden"),
+    [
+        (wrong_ready, ("all", "all"), True),
+        (wrong_done, ("all", "all"), True),
+        (wrong_ready, ("all", "my"), True),
+        (wrong_done, ("my", "all"), True),
+        (wrong_ready, ("my", "all"), False),
+        (wrong_done, ("my", "my"), False),
+    ],
+)
+def test_what_barriers_of_allsync_hide_is_refused(
+    broken: Way, sync: tuple[str, str], hidden: bool
+) -> None:
+    """The proof under MYSYNC finds it, unless the variant is for ALLSYNC alone."""
+    facts = CallFacts(Tree((0, 0, 0)), tuning_of("large"), sync, (Operand(0), Operand(1), N))
+    with pytest.raises(NotProvedError, match="SYNC: race on") as e:
+        prove(own(broken), facts)
+    assert ("IN_MYSYNC OUT_MYSYNC: race" in str(e.value)) == (hidden or sync == ("my", "my"))
+    assert ("register the variant with applies=lambda call: call.sync" in str(e.value)) == hidden
+    if sync == ("all", "all"):
+        prove(replace(own(broken), applies=lambda call: call.synchronised), facts)
 
 
 def test_their_sister_without_a_fault_is_proved() -> None:

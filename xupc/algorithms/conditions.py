@@ -42,6 +42,10 @@ class CallFacts(Facts):
         self.arguments = arguments
         self.nbytes = _block_bytes(arguments)
 
+    def with_sync(self, into: str, out: str) -> CallFacts:
+        """Return the same call under other sync modes."""
+        return CallFacts(self.tree, self.tuning, (into, out), self.arguments, self.kernel)
+
     @property
     def synchronised(self) -> bool:
         """Return whether all threads wait for all others before the call and after it."""

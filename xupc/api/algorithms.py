@@ -34,7 +34,8 @@ def algorithm(
 
     A call uses it where it is asked for: by ``algorithm="multicore:NAME"``, or by a rule of the
     selection table. Before its first run in a placement, with a block size and a root, the library
-    simulates it there. It refuses a variant that has a race or a deadlock, or moves a wrong byte.
+    simulates it there, a call under ALLSYNC under MYSYNC too. It refuses a variant that has a race
+    or a deadlock, or moves a wrong byte.
 
     Parameters
     ----------

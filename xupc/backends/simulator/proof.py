@@ -2,8 +2,9 @@
 
 The variant is recorded for all threads and simulated on symbols in place of bytes
 (`symbols.Symbols`): two calls in a row, with all accesses of the program around them that the sync
-modes allow. Whatever goes wrong refuses it: an exception, a race, a deadlock, a message without
-a partner, a byte that is not what `CollectiveSpec` says, in the result or anywhere else.
+modes allow. A call under ALLSYNC is simulated under MYSYNC too, unless the variant is for ALLSYNC
+alone. Whatever goes wrong refuses it: an exception, a race, a deadlock, a message without a
+partner, a byte that is not what `CollectiveSpec` says, in the result or anywhere else.
 
 The cost depends on the number of steps only, not on the bytes. It is limited by `MOST_STEPS` and
 `MOST_THREADS`.
@@ -27,7 +28,7 @@ from .sim_program import Program
 from .simulator import Simulation
 from .symbols import Alphabet, Symbols
 
-__all__ = ["MOST_STEPS", "MOST_THREADS", "NotProvedError", "PROVABLE", "prove"]
+__all__ = ["MOST_STEPS", "MOST_THREADS", "NotProvedError", "PROVABLE", "prove", "prove_call"]
 
 MOST_STEPS: Final = 1 << 18
 """Of all threads together. A proof of so many takes some seconds."""
@@ -37,6 +38,10 @@ GUARD: Final = 64
 SHOWN: Final = 3
 """Findings in a message."""
 _SECOND: Final = " of the second call"
+_ONLY_ALLSYNC: Final = (
+    "a call under ALLSYNC needs a proof under MYSYNC too: correct `ready` and `done`, or register "
+    "the variant with applies=lambda call: call.synchronised"
+)
 
 PROVABLE: Final = frozenset(
     name
@@ -264,7 +269,28 @@ def _both(out: str, into: str) -> str:
 
 
 def prove(variant: Variant, call: CallFacts, *, private: bool = False) -> list[Plan]:
-    """Return the plans of all threads of a call, proved to be right.
+    """Return the plans of all threads of a call, proved also under MYSYNC in place of ALLSYNC.
+
+    Under ALLSYNC barriers surround the call, so that a wrong `ready` or `done` changes nothing.
+    A variant that can also run under MYSYNC must be right there, too.
+
+    Raises
+    ------
+    NotProvedError
+        Names the step, the threads and the bytes that are wrong.
+    """
+    plans = prove_call(variant, call, private=private)
+    weaker = call.with_sync(*("my" if mode == "all" else mode for mode in call.sync))
+    if not private and weaker.sync != call.sync and variant.can_run(weaker):
+        try:
+            prove_call(variant, weaker)
+        except NotProvedError as e:
+            raise NotProvedError(f"{e}\n{_ONLY_ALLSYNC}") from None
+    return plans
+
+
+def prove_call(variant: Variant, call: CallFacts, *, private: bool = False) -> list[Plan]:
+    """Return the plans of all threads of a call, proved under its own sync modes alone.
 
     Raises
     ------
