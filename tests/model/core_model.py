@@ -415,7 +415,7 @@ class Core:
             yield from self.xu_pass_on(me, t, verdict)
 
     def xu_await(self, me: int, t: Team) -> Steps:
-        """The verdict of those who wait for an executor or the node root."""
+        """Yield the steps of a thread that waits for an executor or the node root."""
         if self.parents and not t.alone:
             found = yield from self.xu_climb(me, t)
             said, odd = found is not None, None

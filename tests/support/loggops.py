@@ -1,6 +1,6 @@
 """A reader of GOAL and a simulator of its LogGOPS model, written from the format and the model.
 
-It knows nothing of xupc. A send takes o of its cpu; its bytes take G each on the network of either
+It uses nothing of xupc. A send takes o of its cpu; its bytes take G each on the network of either
 rank, which carries one message at a time in a direction; the first byte arrives L later; the
 receive takes o of its cpu. A message of more than S bytes leaves when its receive has been posted.
 """

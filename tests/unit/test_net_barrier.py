@@ -12,7 +12,7 @@ from xupc.topology.machine import describe
 
 
 def learn(rounds: list[Rounds], rng: Random) -> list[set[int]]:
-    """Run the rounds of all threads in some order; return whose calls each one knows in the end."""
+    """Run the rounds of all threads in some order; return the calls that each has learnt of."""
     known = [{thread} for thread in range(len(rounds))]
     sent: dict[tuple[int, int], set[int]] = {}
     at, posted = [0] * len(rounds), [-1] * len(rounds)

@@ -123,7 +123,7 @@ def test_a_mutable_record() -> None:
 
 
 def test_one_field_is_compared_by_identity_first() -> None:
-    """As a tuple of the values is."""
+    """A record compares as a tuple of its values does."""
 
     @record
     class One:

@@ -67,7 +67,7 @@ class Slicing:
 
     @property
     def areas(self) -> int:
-        """How many times the bytes of a unit a thread keeps."""
+        """Return how many times the bytes of a unit a thread keeps."""
         return sum(self.brackets.most[: self.depth]) + self.staged
 
     def within(self, areas: int) -> Slicing:

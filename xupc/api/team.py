@@ -87,9 +87,9 @@ class Team:
     def levels(self) -> tuple[str, ...]:
         """The names of the levels of my node's threads, from the widest to the narrowest.
 
-        The first is "node". Others, such as "socket", "numa", "l3" and "core", are there where
-        threads are bound to processors and a domain of that kind holds several of them, but not
-        the same ones as the level before. Nodes may differ.
+        The first is "node". Others are "socket", "numa", "l3" and "core", for example. There is one
+        where threads are bound to processors and a domain of that kind holds several of them, but
+        not the same ones as the level before. Nodes may differ.
         """
         return self._levels.names
 

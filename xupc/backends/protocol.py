@@ -114,7 +114,7 @@ class TeamCore(Protocol):
 
     @property
     def in_flight(self) -> bool:
-        """Whether calls in the background (`mpi_requests.h`) have not ended."""
+        """Return whether calls in the background (`mpi_requests.h`) have not ended."""
 
     def settle(self) -> None:
         """Wait until the calls in the background have ended."""

@@ -121,8 +121,8 @@ def predict_command(
     In place of a COLLECTIVE, a file of ``xupc run --trace`` gives the time of the whole program.
 
     The plans of all threads run on a clock, up to 512 threads. For more of them, smaller shapes are
-    priced, and what is left out and predicted from the others says how far off that is. Nothing is
-    measured. ``xupc calibrate`` writes the file of a machine.
+    priced; some of these are left out and predicted from the others, which gives the error. Nothing
+    is measured. ``xupc calibrate`` writes the file of a machine.
     """
     if fitted is not None and not against:
         raise click.UsageError("--fit: expected results to fit to, with --against")

@@ -1,7 +1,7 @@
 """Neighbourhood collectives that xupc takes over: plans for the topology of a communicator.
 
 MPI demands equal blocks on all threads in `Neighbor_allgather` and `Neighbor_alltoall`, so threads
-find the plan of a call by their own sizes. In v and w forms a thread knows only the sizes of
+find the plan of a call by their own sizes. In v and w forms a thread has only the sizes of
 its own edges: there all threads agree first whether they repeat an earlier call.
 """
 

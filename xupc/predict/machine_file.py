@@ -124,7 +124,7 @@ def find(name: str) -> Machine:
     Raises
     ------
     ValueError
-        There is no such machine, or the file is wrong: the message says where.
+        There is no such machine, or the file is wrong. The message names the place.
     """
     built_in = FOLDER / f"{name}.toml"
     path = built_in if name in built_in_names() else Path(name)

@@ -91,7 +91,7 @@ class Place:
 
 
 class Conditions:
-    """What the rules of a table ask for; a missing condition fits everything."""
+    """Hold the conditions of a rule; a missing one fits everything."""
 
     __slots__ = ()
     min_bytes: int | None

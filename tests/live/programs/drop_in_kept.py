@@ -255,7 +255,7 @@ def described() -> None:
 
 
 def different() -> None:
-    """What must not be taken for a known call."""
+    """Make calls that must not be taken for a known call."""
     x, y = full(4), np.zeros(4)
     repeated(lambda: comm.Allreduce(x, y))
     repeated(lambda: comm.Bcast(y))

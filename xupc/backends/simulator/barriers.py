@@ -80,17 +80,17 @@ def _release(world: World, arrived: list[tuple[Stream, str]]) -> None:
 
 
 def _pass_on(knowledge: list[int], tree: Tree) -> int:
-    """Pass what threads know up to the tops of their nodes, between those, and down again.
+    """Pass the knowledge of threads up to the tops of their nodes, between those, and down again.
 
     Parameters
     ----------
     knowledge : list of int
-        What each thread knows; changed.
+        The bits that each thread has; changed.
 
     Returns
     -------
     int
-        What the tops know. Parents are lower than their children.
+        The bits that the tops have. Parents are lower than their children.
     """
     known = 0
     edges: list[tuple[int, int]] = []  # child and parent; parents before their own parents
