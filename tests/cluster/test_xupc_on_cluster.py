@@ -162,7 +162,7 @@ def test_a_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
 def test_a_first_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> None:
     done = run(cramped, mpi_python, [2, 1], "too_large_a_heap.py")
     assert done.returncode != 0
-    assert "HeapError: init: heap_size: 100000000 bytes" in done.stderr, output(done)
+    assert "HeapError: init: heap_size: 104857600 bytes" in done.stderr, output(done)
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from xupc.bench.settings import (
     flags_of,
     named,
     root_of,
-    size_of,
     sizes_between,
 )
+from xupc.byte_sizes import size_of
 from xupc.cli import main
 from xupc.cli.bench import Output
 from xupc.flags import IN_MYSYNC, OUT_MYSYNC, OUT_NOSYNC, PULL
@@ -158,12 +158,14 @@ def test_every_collective_of_the_library_can_be_measured() -> None:
 
 
 def test_sizes() -> None:
-    assert [size_of(w) for w in ("8", "8B", "64K", "64KiB", "2m", "1G")] == [
-        8, 8, 65536, 65536, 2 << 20, 1 << 30,
-    ]  # fmt: skip
-    for word in ("", "K", "-1", "1.5K", "8X", "1KK", "0x8"):
+    good = {"8": 8, "8B": 8, "64K": 65536, "64KiB": 65536, "2m": 2 << 20, "1G": 1 << 30,
+            "1.5k": 1536, " 1 MB": 1 << 20, "2TiB": 2 << 40}  # fmt: skip
+    assert {word: size_of(word) for word in good} == good
+    for word in ("", "K", "-1", "1.K", ".5K", "8X", "8i", "1KK", "0x8", "\u0668", "8\u212a"):
         with pytest.raises(ValueError, match="no size"):
             size_of(word)
+    with pytest.raises(ValueError, match="no size"):
+        size_of("9" * 5000)
     assert sizes_between(1, 8) == (1, 2, 4, 8)
     assert sizes_between(3, 20) == (3, 6, 12)
     for low, high in ((0, 8), (9, 8)):

@@ -174,6 +174,12 @@ def test_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         assert words is None or name.removeprefix("XUPC_").lower() in words.lower(), text
 
 
+def test_a_heap_size_has_the_units_of_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("1M", "1MB", "1MiB", "1024k", "1048576"):
+        monkeypatch.setenv("XUPC_HEAP_SIZE", text)
+        assert lifecycle.settings_of().heap_size == 1 << 20, text
+
+
 def _said_of_settings() -> str | None:
     """The error that the variables make; None if they are good, and then they mean something."""
     try:

@@ -17,14 +17,15 @@ ROOT = Path(xupc.__file__).parent
 # From below: a module imports from its own room and from those before it. The first ones
 # are modules of words that all rooms use. `backends` is what all backends have in common.
 ORDER = [
-    "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "call_trace",
+    "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs",
+    "byte_sizes", "call_trace",
     "topology", "pgas",
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
     "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "predict",
     "export", "cli", "testing", "__main__",
 ]  # fmt: skip
-WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs"}
+WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "byte_sizes"}
 
 LONG = {"upc"}  # modules over 500 lines: it has the names of the documents
 

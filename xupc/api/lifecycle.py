@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, Any
 
 from ..backends.native.native_core import core
+from ..byte_sizes import size_of
 from ..comm.team_comm import TeamComm
 from ..errors import show
 from ..fingerprint import fingerprint
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["described_machine", "init", "settings_of"]
 
-_UNITS = {"": 1}
-_UNITS |= {c: 1000**i for i, c in enumerate("kmgt", 1)}
-_UNITS |= {f"{c}i": 1024**i for i, c in enumerate("kmgt", 1)}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
-
 _HEAP = 1 << 46  # bytes; no heap is larger
 
 
@@ -54,7 +49,8 @@ def init(
         Whose processes become the threads; duplicated, never used itself. Default
         COMM_WORLD.
     heap_size : int or str, optional
-        Bytes per thread, or text like ``"64MiB"`` (environment ``XUPC_HEAP_SIZE``).
+        Bytes per thread, or text like ``"64MiB"`` or ``"64M"`` (environment
+        ``XUPC_HEAP_SIZE``); units are powers of 1024.
         The heap grows when a collective allocation does not fit.
     nodes : str, optional
         Split machines further: ``"4x2"``, ``"3,1,4"``, ``"cyclic:3"`` (``XUPC_NODES``).
@@ -215,11 +211,11 @@ def _bytes(value: int | str | None) -> int | None:
     if not isinstance(value, str):
         value = as_integer(value, "init", "heap_size")
     else:
-        match = _SIZE.fullmatch(value)
-        if not match:
-            raise ValueError(f"init: heap_size: expected text like '64MiB', got {show(value)}")
-        number = min(float(match[1]), float(_HEAP))  # which may be infinity
-        value = int(number * _UNITS[(match[2] or "").lower()])
+        try:
+            value = size_of(value)
+        except ValueError:
+            words = f"init: heap_size: expected text like '64MiB', got {show(value)}"
+            raise ValueError(words) from None
     if not 0 < value < _HEAP:
         raise ValueError(f"init: heap_size: expected 1 byte to 64 TiB, got {show(value)}")
     return value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -34,7 +33,6 @@ __all__ = [
     "near",
     "root_of",
     "rooted",
-    "size_of",
     "sizes_between",
 ]
 
@@ -42,7 +40,6 @@ ALGORITHMS = "auto", "PULL", "PUSH", "MULTICORE"
 VARIANTS = "variants"
 SYNCS = "allsync", "mysync", "nosync"
 SCALARS = "float64", "int64", "complex128", "bool"  # what Python's numbers travel as
-_UNITS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,20 +215,6 @@ def root_of(settings: Settings, threads: int) -> tuple[int, ...]:
     if root >= threads:
         raise ValueError(f"root {root} of {threads} threads")
     return (root,)
-
-
-def size_of(text: str) -> int:
-    """Return the bytes of ``1048576``, ``64K``, ``64KB`` or ``1MiB``, by powers of 1024.
-
-    Raises
-    ------
-    ValueError
-        For any other text.
-    """
-    found = re.fullmatch(r"(\d+) ?([BKMG]?|[KMG]I?B)", text.strip().upper(), re.ASCII)
-    if found is None:
-        raise ValueError(f"{text!r} is no size: expected a number of bytes like 8, 64K or 1MiB")
-    return int(found[1]) << _UNITS[found[2][:1]]
 
 
 def sizes_between(low: int, high: int) -> tuple[int, ...]:

@@ -17,7 +17,8 @@ from xupc.backends.simulator.sim_program import Program
 from xupc.backends.simulator.timeline import run
 from xupc.bench.columns import aligned
 from xupc.bench.results import Cell
-from xupc.bench.settings import near, size_of
+from xupc.bench.settings import near
+from xupc.byte_sizes import size_of
 from xupc.predict.candidates import Question, choice_of
 from xupc.predict.machine_file import Machine as Modelled
 from xupc.report.plan_events import plan_events

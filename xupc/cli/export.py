@@ -9,7 +9,8 @@ import numpy as np
 
 from xupc.algorithms import registry
 from xupc.api.algorithms import load_files
-from xupc.bench.settings import SYNCS, near, size_of
+from xupc.bench.settings import SYNCS, near
+from xupc.byte_sizes import size_of
 from xupc.export.builder import Builder
 from xupc.export.calls import programs_of_call
 from xupc.export.chrome import lines as chrome_lines

@@ -12,7 +12,8 @@ import numpy as np
 
 from xupc.bench.columns import aligned
 from xupc.bench.oracle import COLLECTIVES
-from xupc.bench.settings import SYNCS, Shape, algorithm_named, size_of, sizes_between
+from xupc.bench.settings import SYNCS, Shape, algorithm_named, sizes_between
+from xupc.byte_sizes import size_of
 from xupc.specs import mpi_name, parse_name
 from xupc.topology.node_spec import threads_of_nodes
 

@@ -11,7 +11,8 @@ import click
 from xupc.algorithms import registry
 from xupc.api.algorithms import load_files
 from xupc.bench.columns import aligned
-from xupc.bench.settings import near, size_of
+from xupc.bench.settings import near
+from xupc.byte_sizes import size_of
 from xupc.predict.candidates import Candidate, Question, candidates, choice_of
 from xupc.predict.machine_file import MEANING, Machine, built_in_names, find, text_of
 from xupc.predict.scaling import EXACT

@@ -38,7 +38,7 @@ VARIABLES: dict[str, Variable] = {
         "Choose the engine that runs plans: the native core, or Python.",
     ),
     "XUPC_HEAP_SIZE": Variable(
-        _RUN, "bytes, such as `64MiB`", "set by the library",
+        _RUN, "bytes, such as `64M` or `64MiB`, the same", "set by the library",
         "Set the size of each thread's part of the shared heap at the start.",
     ),
     "XUPC_NODES": Variable(

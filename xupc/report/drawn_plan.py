@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..backends.simulator.rates import DEFAULTS, rates_of
 from ..backends.simulator.timeline import Timeline, run
 from ..bench.results import OURS, Candidate, Cell, Job
-from ..bench.settings import size_of
+from ..byte_sizes import size_of
 from ..specs import of_mpi
 from ..topology.tree import Tree
 from . import formatting
