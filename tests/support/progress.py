@@ -24,9 +24,9 @@ class Progress:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.known: dict[str, float] = (
-            config.cache.get(KEPT, {}) if config.cache is not None else {}
-        )
+        # without pytest's cacheprovider the attribute is missing
+        self.cache: pytest.Cache | None = getattr(config, "cache", None)
+        self.known: dict[str, float] = self.cache.get(KEPT, {}) if self.cache is not None else {}
         self.left: set[str] = set()
         self.all = 0
         self.took: dict[str, float] = {}
@@ -71,5 +71,5 @@ class Progress:
 
     def pytest_sessionfinish(self) -> None:
         """Remember the times for the next run."""
-        if self.took and self.config.cache is not None:
-            self.config.cache.set(KEPT, {**self.known, **self.took})
+        if self.took and self.cache is not None:
+            self.cache.set(KEPT, {**self.known, **self.took})
