@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 __all__ = ["size_of"]
 
@@ -24,4 +23,5 @@ def size_of(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no size: expected a number of bytes like 8, 64K or 1MiB")
-    return int(Fraction(found[1]) * (1 << _SHIFT[(found[2] or "").upper()]))
+    whole, _, part = found[1].partition(".")
+    return (int(whole + part) << _SHIFT[(found[2] or "").upper()]) // 10 ** len(part)
