@@ -62,7 +62,7 @@ class Collisions:
         what = (*what, f"odd: {odd}")
         mine = strange if odd == xupc.MYTHREAD else call
         raises(CollectiveMismatchError, (*names(odd), *words), mine, what)
-        self.usable(what)
+        self.usable.some(what)
 
     def arguments(self, name: str, flags: int, odd: int, what: Any) -> None:
         """One argument of a collective differs."""
@@ -191,7 +191,7 @@ class Collisions:
 
             self.count += 1
             raises(CollectiveMismatchError, (), sequence, (*what, "later", k, f"odd: {odd}"))
-            self.usable((*what, "later", k, f"odd: {odd}"))
+            self.usable.some((*what, "later", k, f"odd: {odd}"))
 
 
 def values_that_match() -> None:
