@@ -17,7 +17,7 @@ PLACES = [
     pytest.param(4, None, "2,2", "python", marks=pytest.mark.once),
     pytest.param(8, "cyclic:2", "socket:2,core:1,thread:2", "python", marks=pytest.mark.once),
     pytest.param(3, None, "1x1", "native", marks=pytest.mark.once),
-    pytest.param(16, "3,13", "3,1/2,2", "native", marks=pytest.mark.once),
+    pytest.param(12, "3,9", "3,1/2,2", "native", marks=pytest.mark.once),
 ]
 
 

@@ -231,7 +231,7 @@ class Usable:
         self._calls(FUNCTIONS, what)
 
     def some(self, what: object = "") -> None:
-        """Make calls of the two collectives whose turn it is: after each of hundreds of errors.
+        """Make calls of the next two collectives: enough after each of hundreds of errors.
 
         Seven such checks have each collective as the first one after an error, and as the second.
         """

@@ -46,7 +46,7 @@ def replays(usable: Usable) -> int:
             assert other() is None
             buffers.check("gather_all", number, 24, 0, 64, ("the other plan", *what))
             if repetition % 2:
-                usable(what)
+                usable.some(what)
         buffers.fill(name, number, n)
         handle = plan.start()
         raises(xupc.XupcError, ("start",), plan.start)

@@ -293,12 +293,15 @@ class Case:
 
     def wanted(self, x: Array, thread: int) -> tuple[Array, Array]:
         """What a thread must find: (offsets, values)."""
-        results, size = self.results(x), self.dtype.itemsize
+        size = self.dtype.itemsize
         if "fix" in self.form:
             threads, offsets = self.dst.places(self.n, size)
-            return offsets[threads == thread], results[threads == thread]
+            mine = threads == thread
+            results = self.results(x) if mine.any() else x
+            return offsets[mine], results[mine]
         if not self.form.endswith("all") and thread != self.dst.thread:
-            return np.empty(0, int), results[:0]
+            return np.empty(0, int), x[:0]
+        results = self.results(x)
         return self.dst.offset + np.arange(len(results)) * size, results
 
 
@@ -336,11 +339,11 @@ class Memory:
                         mine.nbytes)  # fmt: skip
         xupc.memset(self.dst + thread * PART, POISON, case.room)
 
-    def check(self, case: Case, x: Array, thread: int, what: object) -> None:
-        """What a thread's results must be, and that nothing else has been written."""
+    def check(self, case: Case, wanted: tuple[Array, Array], thread: int, what: object) -> None:
+        """A thread's results are `Case.wanted`, and nothing else has been written."""
         found = np.empty(case.room, np.uint8)
         xupc.memget(found, self.dst + thread * PART, case.room)
-        offsets, want = case.wanted(x, thread)
+        offsets, want = wanted
         if len(want):
             at, size = int(offsets[0]), want.nbytes
             assert int(offsets[-1]) == at + size - case.dtype.itemsize

@@ -65,19 +65,20 @@ def main() -> None:
         writes = (me + 1) % T if into == "ALLSYNC" else me
         reads = (me + 1) % T if out == "ALLSYNC" else me
         together = into == out != "NOSYNC"
+        operands = [values(dtype, op, c.n, numbers) for _ in range(2)]
+        wanted = [c.wanted(x, reads) for x in operands]  # the oracle takes longer than a call
         xupc.barrier()
         for repetition in range(FEW):
-            x = values(dtype, op, c.n, numbers)
             if repetition and not together:
                 xupc.barrier()
-            memory.write(c, x, writes)
+            memory.write(c, operands[repetition % 2], writes)
             if into == "NOSYNC":
                 xupc.barrier()
             dawdle()
             assert call() is None
             if out == "NOSYNC":
                 xupc.barrier()
-            memory.check(c, x, reads, (*what, repetition))
+            memory.check(c, wanted[repetition % 2], reads, (*what, repetition))
     team.barrier()
     done(count)
 
