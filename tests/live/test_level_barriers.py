@@ -19,13 +19,16 @@ level_barrier_min = 1
 level_barrier_crowded = 1
 """
 PLACES = pytest.mark.parametrize(
-    ("threads", "machine", "engine"),
+    ("threads", "nodes", "machine", "engine"),
     [
-        (4, "2x2", "native"),
-        (8, "2x2x2", "native"),
-        pytest.param(8, "3,1/2,2", "native", marks=ONCE),
-        (4, "2x2", "python"),
-        pytest.param(8, "2x2x2", "python", marks=ONCE),
+        (4, None, "2x2", "native"),
+        (8, None, "2x2x2", "native"),
+        pytest.param(8, None, "3,1/2,2", "native", marks=ONCE),
+        (4, None, "2x2", "python"),
+        pytest.param(8, None, "2x2x2", "python", marks=ONCE),
+        (8, "2x4", "2x2", "native"),
+        pytest.param(8, "cyclic:2", "2x2", "native", marks=ONCE),
+        (8, "2x4", "2x2", "python"),
     ],
 )
 Live = Callable[..., Any]
@@ -44,36 +47,47 @@ def by_levels(tmp_path: Path) -> Callable[..., dict[str, str | None]]:
 
 
 @PLACES
-def test_they_meet(live: Live, by_levels: Any, threads: int, machine: str, engine: str) -> None:
+def test_they_meet(
+    live: Live, by_levels: Any, threads: int, nodes: str | None, machine: str, engine: str
+) -> None:
     """Data behind barriers, fused calls, late threads, notify and wait, a mismatch of a leaf."""
     calls = "50" if engine == "python" else "200"
     env = by_levels(machine, engine)
-    done = live(threads, f"{PROGRAMS}/level_barriers.py", args=[calls], env=env, timeout=90)
+    program = f"{PROGRAMS}/level_barriers.py"
+    done = live(threads, program, args=[calls], nodes=nodes, env=env, timeout=90)
     assert done.stdout.split() == threads * ["done"], done.report()
 
 
 @pytest.mark.parametrize(
-    ("threads", "machine", "engine"),
+    ("threads", "nodes", "machine", "engine"),
     [
-        (4, "2x2", "native"),
-        pytest.param(8, "2x2x2", "native", marks=ONCE),
-        pytest.param(4, "2x2", "python", marks=ONCE),
+        (4, None, "2x2", "native"),
+        pytest.param(8, None, "2x2x2", "native", marks=ONCE),
+        pytest.param(4, None, "2x2", "python", marks=ONCE),
+        pytest.param(5, "4,1", "2x2", "native", marks=ONCE),
+        pytest.param(5, "4,1", "2x2", "python", marks=ONCE),
     ],
 )
 def test_every_difference(
-    live: Live, by_levels: Any, threads: int, machine: str, engine: str
+    live: Live, by_levels: Any, threads: int, nodes: str | None, machine: str, engine: str
 ) -> None:
     env = by_levels(machine, engine)
-    done = live(threads, f"{PROGRAMS}/mismatch.py", args=["1"], env=env, timeout=120)
+    program = f"{PROGRAMS}/mismatch.py"
+    done = live(threads, program, args=["1"], nodes=nodes, env=env, timeout=120)
     assert "done: " in done.stdout
 
 
-@pytest.mark.parametrize("away", [0, 2, 3])
-def test_a_thread_is_away(live: Live, by_levels: Any, tmp_path: Path, away: int) -> None:
+@pytest.mark.parametrize(
+    ("away", "nodes"), [(0, None), (2, None), (3, None), (2, "4,1"), (0, "4,1")]
+)
+def test_a_thread_is_away(
+    live: Live, by_levels: Any, tmp_path: Path, away: int, nodes: str | None
+) -> None:
     """The top of the tree, the root of a domain, a leaf: no other waits for it after its notify."""
-    args = ["away", str(away), "1", str(tmp_path)]
-    done = live(4, f"{PROGRAMS}/notify_and_wait.py", args=args, env=by_levels("2x2"))
-    assert sorted(done.stdout.split()) == ["back", *(3 * ["over"])], done.report()
+    args, threads = ["away", str(away), "1", str(tmp_path)], 5 if nodes else 4
+    program = f"{PROGRAMS}/notify_and_wait.py"
+    done = live(threads, program, args=args, nodes=nodes, env=by_levels("2x2"))
+    assert sorted(done.stdout.split()) == ["back", *((threads - 1) * ["over"])], done.report()
 
 
 @pytest.mark.parametrize("victim", [0, 2, pytest.param(3, marks=ONCE)])
@@ -83,6 +97,13 @@ def test_the_root_of_a_domain_dies(by_levels: Any, scenario: str, victim: int) -
     end = bring_about(name, victim, option, env=by_levels("2x2"))
     assert end.result.returncode != 0
     assert end.said("DeadThreadError: VICTIM died ") == 3, end.result.report()
+
+
+@ONCE
+def test_the_root_of_a_domain_dies_on_one_of_two_nodes(by_levels: Any) -> None:
+    end = bring_about("waits", 2, "", n=5, nodes="4,1", env=by_levels("2x2"))
+    assert end.result.returncode != 0
+    assert end.said("DeadThreadError: VICTIM died ") == 4, end.result.report()
 
 
 @pytest.mark.parametrize("late", [0, pytest.param(2, marks=ONCE)])

@@ -67,6 +67,8 @@ MUTATIONS = {
     "no relay": "a thread does not pass the verdict on",
     "top does not relay": "the top of the tree does not pass on what the executor released",
     "the top waits": "the top of the tree waits for an executor though it has seen a difference",
+    "verdict of the node": "the top relays what its own node found, not what all nodes did",
+    "relay before the body": "a node root passes the verdict on before it has moved the data",
     "part of the tree": "an executor below the top takes its subtree for the whole tree",
     "no mark": "a thread that goes on alone does not mark its lines",
     "mark the relay only": "such a thread does not mark its subtree line",
@@ -412,7 +414,7 @@ class Core:
     def xu_let_go(self, me: int, t: Team, verdict: bool) -> Steps:
         yield from self.xu_release(t, verdict)
         if self.parents:
-            yield from self.xu_pass_on(me, t, verdict)
+            yield from self.xu_pass_on(me, t, verdict and not self.has("verdict of the node"))
 
     def xu_await(self, me: int, t: Team) -> Steps:
         """Yield the steps of a thread that waits for an executor or the node root."""
@@ -487,13 +489,18 @@ class Core:
         for place in self.dst:
             yield write(place, value)
 
-    def led(self, me: int, t: Team) -> Steps:
+    def led(self, me: int, t: Team, elsewhere: str) -> Steps:
         """XS_ARRIVE, then of the node root XS_GATHER, copies, XS_RELEASE; else XS_AWAIT."""
         t, _ = yield from self.xu_arrive(me, t)
         if me:
             odd = yield from self.xu_await(me, t)
         else:
+            if elsewhere == "early":  # `release_early` of a node root at this barrier
+                yield from self.xu_release(t, True)
             t, odd = yield from self.xu_gather(me, t, "gather")
+            if self.has("relay before the body"):
+                yield from self.xu_pass_on(me, t, odd)
+            odd = odd or bool(elsewhere)  # the exchange between node roots
             if not odd:
                 yield from self.body()
             yield from self.xu_let_go(me, t, odd)
@@ -653,11 +660,14 @@ class Core:
             raise Broken(f"read {got}, not {value}")
         return t
 
-    def do_led(self, me: int, t: Team, value: int, *, begun: list[Team]) -> Steps:
+    def do_led(
+        self, me: int, t: Team, value: int, elsewhere: str = "", *, begun: list[Team]
+    ) -> Steps:
+        """A led call; `elsewhere`: other nodes differ; "early": the node root gives up before."""
         t = begun[0] = yield from self.xu_begin(me, t, 1, barriers=2)
         if me == 0:
             yield write(self.src[me], value)
-        t = yield from self.led(me, t)
+        t = yield from self.led(me, t, elsewhere)
         got = yield read(self.dst[me])
         if got != value:
             raise Broken(f"read {got}, not {value}")

@@ -136,6 +136,19 @@ DIFFERENT_BY_LEVELS: list[tuple[Tree, list[Action]]] = [
     (CHAIN, [("fused", 0, 1, 1), ("fused", 0, 1, 1), ("barrier", 2)]),
     (CHAIN, [("barrier", 2), ("fused", 1, 1, 1), ("fused", 1, 1, 1)]),
 ]
+LATE: Action = ("led", 2, "late")
+ELSEWHERE_BY_LEVELS: list[tuple[Tree, list[Story], bool]] = [
+    # the node root is in the call, or gives up before it and is alone
+    *(
+        (tree, [[("led", 1), call, ("after",)], *[[("led", 1), LATE, ("after",)]] * n], patient)
+        for tree, n, patient in (
+            (PAIR, 1, False), (PAIR, 1, True), (CHAIN, 2, True), (PAIRS, 3, True), (LONG, 3, True)
+        )
+        for call in (LATE, ("led", 2, "early"), ("apart",))
+        if (tree, call) != (PAIRS, ("apart",))  # too many states
+    ),
+]  # fmt: skip
+"""Led calls that differ on other nodes."""
 BROKEN_BY_LEVELS: dict[str, tuple[Tree, list[Story], dict[str, bool]]] = {
     "relaxed relay": (PAIR, [DATA] * 2, {"patient": True}),
     "relaxed subtree": (CHAIN, [DATA] * 3, {"patient": True}),
@@ -145,6 +158,7 @@ BROKEN_BY_LEVELS: dict[str, tuple[Tree, list[Story], dict[str, bool]]] = {
     "one subtree line": (CHAIN, [[("barrier",)] * 2] * 3, {"sleeps": False}),
     "top does not relay": (CHAIN, [[("fused", 2, 1)]] * 3, {"patient": True}),
     "part of the tree": (CHAIN, [[("fused", 1, 1)]] * 3, {"patient": True}),
+    "relay before the body": (CHAIN, [[("led", 1)]] * 3, {"patient": True}),
     "no relay": (PAIR, [BARRIER] * 2, {"patient": True}),
     "no mark": (PAIR, [[("posted",)], BARRIER], {"patient": True, "sleeps": False}),
     "mark the relay only": (
@@ -158,6 +172,7 @@ LOST: dict[str, tuple[Tree, list[Action]]] = {
     "my call only": (CHAIN, [("barrier", 1), ("barrier", 1), ("barrier", 2)]),
     "always good": (CHAIN, [("barrier", 1), ("barrier", 1), ("barrier", 2)]),
     "the top waits": (PAIR, [("fused", 1, 1, 1), ("barrier", 2)]),
+    "verdict of the node": (CHAIN, [LATE] * 3),
 }
 """Differences that broken trees do not report to all of the threads, which are patient."""
 
@@ -254,6 +269,15 @@ def test_calls_that_differ_by_levels(patient: bool) -> None:
         core = Core(len(tree), False, stories, agree=False, parents=tree, patient=patient)
         count.check(core, (tree, calls))
     figure(f"differing calls by levels, {'patient' if patient else 'impatient'}", str(count))
+
+
+def test_led_calls_that_differ_elsewhere_by_levels() -> None:
+    """The verdict comes from the exchange between node roots, down the tree or past it."""
+    count = Count()
+    for tree, stories, patient in ELSEWHERE_BY_LEVELS:
+        core = Core(len(tree), False, stories, agree=False, parents=tree, patient=patient)
+        count.check(core, (tree, stories, patient))
+    figure("led calls that differ on other nodes, by levels", str(count))
 
 
 @pytest.mark.parametrize("name", BROKEN_BY_LEVELS)

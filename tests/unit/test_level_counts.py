@@ -136,6 +136,21 @@ def test_barriers_by_levels_are_shorter_on_large_machines(machine: str, times: f
     assert count(plans).time_ns == count(plans, barrier_by_levels=False).time_ns
 
 
+def test_barriers_of_several_nodes_go_by_the_levels_of_each() -> None:
+    """A node of 20 threads has a tree, one of 4 has not."""
+    large, small = tree_on("2x1x10"), tree_on(SOCKETS)
+    tree = Tree([0] * 20 + [1] * 4).with_levels({0: large.levels(0), 1: small.levels(0)})
+    plans = [Program(barrier_plan(rank, tree.size), tree) for rank in range(tree.size)]
+    used, every, flat = (
+        table(count(plans, barrier_by_levels=way, chains=False)) for way in (None, True, False)
+    )
+    messages, tree_of_two_sockets, flat_of_the_small = 2, 2, 8 + 2  # arrivals, then the release
+    assert used["node"][2] == messages
+    assert used["socket"][2] == messages + tree_of_two_sockets + flat_of_the_small
+    assert every["socket"][2] == messages + 2 * tree_of_two_sockets
+    assert flat["socket"][2] > used["socket"][2] - tree_of_two_sockets
+
+
 def test_the_threads_from_which_barriers_go_by_levels() -> None:
     """The built-in table and the counts have the same number."""
     tuning = built_in().tuning(Place.of(np.array([1]), "mpich", "shm", False))

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from xupc.comm.net_barrier import Rounds, rounds_along
+from xupc.comm.net_barrier import Rounds, rounds_along, rounds_among
 from xupc.topology.levels import node_levels
 from xupc.topology.machine import describe
 
@@ -34,6 +34,27 @@ def learn(rounds: list[Rounds], rng: Random) -> list[set[int]]:
     return known
 
 
+@pytest.mark.parametrize("few", [16, 2])
+@pytest.mark.parametrize("machines", [["2x2", "1x3"], ["2x2x2", "3,1/2,2", "1x1", "2x2"]])
+def test_all_learn_of_all_nodes(machines: list[str], few: int) -> None:
+    """Trees in some nodes, stars in others, between tops one round or several."""
+    found = [describe(machine) for machine in machines]
+    nodes = [node_levels(m, m.masks(len(m.cpus))) for m in found]
+    first = [sum(levels.size for levels in nodes[:k]) for k in range(len(nodes))]
+    tuning = {"few_nodes_max": few, "root_exchange_max": 0, "root_exchange_max_one_block": 0}
+    rounds = []
+    for node, levels in enumerate(nodes):
+        top, _ = rounds_among(first, node, tuning)
+        for thread in range(levels.size):
+            parent, *children = levels.relatives(thread)
+            below = [first[node] + (j if j >= 0 else ~j) for j in children]
+            above = first[node] + parent if parent >= 0 else -1
+            rounds.append(rounds_along(above, below, top))
+    size = len(rounds)
+    for number in range(10):
+        assert learn(rounds, Random(number)) == [set(range(size))] * size
+
+
 @pytest.mark.parametrize("machine", ["2x2", "2x2x2", "3,1/2,2", "8,8/8,6"])
 def test_all_learn_of_all(machine: str) -> None:
     found = describe(machine)
@@ -41,7 +62,7 @@ def test_all_learn_of_all(machine: str) -> None:
     rounds = []
     for thread in range(levels.size):
         parent, *children = levels.relatives(thread)
-        rounds.append(rounds_along(parent, [j if j >= 0 else ~j for j in children]))
+        rounds.append(rounds_along(parent, [j if j >= 0 else ~j for j in children], []))
     assert sum(len(to) for each in rounds for to, _ in each) == 2 * (levels.size - 1)
     for number in range(10):
         assert learn(rounds, Random(number)) == [set(range(levels.size))] * levels.size

@@ -50,15 +50,24 @@ def rounds_among(
     return [(others, others)] if others else [], room
 
 
-def rounds_along(parent: int, children: Sequence[int]) -> Rounds:
+def rounds_along(parent: int, children: Sequence[int], top: Rounds) -> Rounds:
     """Return the rounds of a thread whose barriers go up a tree and down again.
 
     The messages on the way up hold what the threads of a part of the tree have in common, those on
-    the way down what all have. `parent`: -1 for the top.
+    the way down what all have.
+
+    Parameters
+    ----------
+    parent : int
+        -1 for the top.
+    children : sequence of int
+        The ranks below this thread.
+    top : rounds
+        What the top does between the two ways: the exchange with the tops of other trees.
     """
     below = list(children)
-    above = [parent] if parent >= 0 else []
-    rounds: Rounds = [([], below), (above, above), (below, [])]
+    between: Rounds = [([parent], [parent])] if parent >= 0 else top
+    rounds: Rounds = [([], below), *between, (below, [])]
     return [(to, of) for to, of in rounds if to or of]
 
 

@@ -239,11 +239,13 @@ class TeamPlans:
     def level_barriers(self) -> NodeLevels | None:
         """The levels by which barriers inside this node go; None: barriers are flat."""
         levels = self.rank_tree.levels(self.node_number)
-        if self.spans_nodes or levels.size < self.tuning["level_barrier_min"]:
-            return None
-        if self.job.info.oversubscribed and not self.tuning["level_barrier_crowded"]:
-            return None
-        return levels if levels.has_domains else None
+        pays = self._levels_pay(levels.size, self.job.info.oversubscribed)
+        return levels if pays and levels.has_domains else None
+
+    def _levels_pay(self, threads: int, crowded: bool) -> bool:
+        """Return whether a barrier of so many threads of a node goes by its domains."""
+        may = not crowded or bool(self.tuning["level_barrier_crowded"])
+        return may and threads >= self.tuning["level_barrier_min"]
 
     def _barrier_relatives(self) -> NDArray[np.int32] | None:
         """Return this thread's parent and children in such barriers, as the core takes them."""
@@ -255,11 +257,32 @@ class TeamPlans:
     def _exchange_rounds(self) -> tuple[Rounds, int]:
         """Return the rounds of a barrier by messages, and the bytes of its longest message."""
         rounds, room = rounds_among(self.exchange_group, self.exchange_index, self.tuning)
-        levels = None if self.native else self.level_barriers
-        if levels is not None:  # one node: a rank is a thread of the node
-            parent, *children = levels.relatives(self.rank)
-            rounds = rounds_along(parent, [j if j >= 0 else ~j for j in children])
+        if not self.native and self._exchange_by_levels:
+            return self._rounds_by_levels(), room
         return rounds, room
+
+    @property
+    def _exchange_by_levels(self) -> bool:
+        """Whether barriers by messages go up and down a tree in each node; equal on all threads.
+
+        A thread has the levels of its own node only. So several nodes have trees if `init` found
+        the same levels on all of them and one is large enough. A node without levels in this team
+        is a star.
+        """
+        if not self.spans_nodes:
+            return self.level_barriers is not None
+        info, most = self.job.info, int(self.rank_tree.node_sizes.max())
+        return bool(info.level_shape) and self._levels_pay(most, info.crowded)
+
+    def _rounds_by_levels(self) -> Rounds:
+        tree = self.rank_tree
+        members = tree.members(self.node_number).tolist()
+        levels = tree.levels(self.node_number)
+        parent, *children = levels.relatives(tree.local_index(self.rank))
+        tops = [int(root) for root in tree.node_roots]
+        top, _ = rounds_among(tops, self.node_number, self.tuning)
+        below = [members[j if j >= 0 else ~j] for j in children]
+        return rounds_along(members[parent] if parent >= 0 else -1, below, top)
 
     def _waiting(self) -> tuple[int, int]:
         """Return how often a waiting thread spins and yields before it sleeps."""

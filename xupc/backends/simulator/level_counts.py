@@ -182,22 +182,23 @@ def count(
     programs
         Of all threads, in order, with the levels of the tree that they were made for.
     barrier_by_levels
-        True: barriers go by levels; False: they are flat; None: as in a job with a core per thread
-        and the built-in selection table.
+        True: barriers go by the levels of each node; False: they are flat; None: as in a job with a
+        core per thread and the built-in selection table.
     chains
         Count the crossings of the longest chains; this runs the plans again for each level.
     """
     tree = programs[0].tree
     domains = shared(tree)
-    if barrier_by_levels is None:
-        levels = tree.levels(0)
-        many = tree.node_count == 1 and levels.size > FLAT_THREADS
-        barrier_by_levels = many and levels.has_domains
-    priced = _LevelClock(programs, domains, domains.latency, barrier_by_levels)
+    nodes = [tree.levels(node) for node in range(tree.node_count)]
+    by_levels = [
+        barrier_by_levels if barrier_by_levels is not None
+        else levels.size > FLAT_THREADS and levels.has_domains for levels in nodes
+    ]  # fmt: skip
+    priced = _LevelClock(programs, domains, domains.latency, by_levels)
     chain_ns = priced.run().end
     rows = []
     for k, name in enumerate(domains.names):
-        chain = _chain(programs, domains, k, barrier_by_levels) if chains else 0
+        chain = _chain(programs, domains, k, by_levels) if chains else 0
         nbytes, lines, signals = priced.counts[: k + 1].sum(axis=0).tolist()
         number = len(set(domains.labels[k]))
         rows.append(LevelCount(name, number, nbytes, lines, signals, chain))
@@ -205,8 +206,8 @@ def count(
 
 
 def _chain(
-    programs: Sequence[Program], domains: Domains, level: int, by_levels: bool
-) -> int:  # fmt: skip
+    programs: Sequence[Program], domains: Domains, level: int, by_levels: Sequence[bool]
+) -> int:
     """Return the most crossings of one level in a row: its latency is 1, all else takes no time."""
     alone = [float(i == level) for i in range(len(domains.names))]
     clock = _LevelClock(programs, domains, alone, by_levels, only_latency=True)
@@ -223,11 +224,14 @@ def _without(piece: tuple[int, int, int], lo: int, hi: int) -> Iterable[tuple[in
 
 
 class _LevelClock(Clock):
-    """Run plans with the latencies of levels, and count what crosses each of them."""
+    """Run plans with the latencies of levels, and count what crosses each of them.
+
+    `by_levels`: for each node, whether its barriers go by levels.
+    """
 
     def __init__(
         self, programs: Sequence[Program], domains: Domains, latency: Sequence[float],
-        by_levels: bool, *, only_latency: bool = False,
+        by_levels: Sequence[bool], *, only_latency: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(programs, rates_of({}, several_nodes=True))
         self.names = domains.names
@@ -340,7 +344,7 @@ class _LevelClock(Clock):
         self.counts[0, 2] += rounds * self._nodes
         met = max(self._gather(node, now) for node in nodes) + 2 * rounds * self.rates.latency
         by, bodies = self._fused(lane, arrived)
-        if self.by_levels and bodies:
+        if self.by_levels[0] and bodies:  # fused calls have one node
             top = min(nodes[0])
             by = top if lane.steps[lane.at][1][0] is None else by
             met += self._line(top, by)
@@ -350,7 +354,7 @@ class _LevelClock(Clock):
         flat = not bodies and self._nodes == 1 and self.size <= FLAT_THREADS
         for node in nodes:
             root = by if bodies else min(node)
-            released = self._release(node, root, met, flat=flat and not self.by_levels)
+            released = self._release(node, root, met, flat=flat)
             for x in arrived:
                 if x.rank in released:
                     x.at += 1
@@ -360,9 +364,12 @@ class _LevelClock(Clock):
     def _nodes(self) -> int:
         return self.tree.node_count
 
+    def _goes_by_levels(self, node: list[int]) -> bool:
+        return bool(self.by_levels[self.node[node[0]]])
+
     def _gather(self, node: list[int], now: dict[int, float]) -> float:
         """Count the arrivals at a barrier of a node's threads; return when all are known."""
-        if self.by_levels:
+        if self._goes_by_levels(node):
             return self._gather_by_levels(node, dict(now))
         if len(node) > FLAT_THREADS:
             return self._one_counter(node, now)
@@ -409,9 +416,10 @@ class _LevelClock(Clock):
 
     def _release(self, node: list[int], root: int, met: float, *, flat: bool) -> dict[int, float]:
         """Count the release of a node's threads; return when each of them goes on."""
-        if flat:  # each thread has read all arrivals itself
+        by_levels = self._goes_by_levels(node)
+        if flat and not by_levels:  # each thread has read all arrivals itself
             return dict.fromkeys(node, met)
-        if not self.by_levels:
+        if not by_levels:
             for rank in node:
                 self._transfer_line(root, rank)
             return {rank: met + self._line(root, rank) for rank in node}
