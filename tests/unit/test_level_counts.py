@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from xupc import cli
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Variant, find
+from xupc.algorithms.transfer_lists import Transfers
 from xupc.backends.simulator.level_counts import FLAT_THREADS, Counted, count
 from xupc.backends.simulator.sim_program import Program
 from xupc.cli.level_counts import counts_of, with_machine
@@ -188,6 +189,22 @@ def test_each_border_is_crossed_by_the_fewest_bytes(collective: str, machine: st
     domains.append(tuple((thread,) for thread in range(tree.size)))
     bytes_of = [level.nbytes for level in found.levels]
     assert bytes_of == [n * LEAST[collective](tree.size, some) for some in domains]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("collective", ["broadcast_v", "gather_all_x"])
+def test_blocks_of_any_length_cross_each_border_once(collective: str, machine: str) -> None:
+    """Each block enters all domains but that of its own thread."""
+    tree = tree_on(machine)
+    size = tree.size
+    lengths = {1: 192} if collective == "broadcast_v" else {i: 64 * (i % 3) for i in range(size)}
+    places = dict(zip(lengths, np.cumsum([0, *lengths.values()]).tolist(), strict=False))
+    rows = [(to, places[of], of, 0, n) for to in range(size) for of, n in lengths.items()]
+    moves = Transfers.of(*np.array(rows, np.int64).T)
+    call = call_on(tree, Operand(0), Operand(1), moves)
+    found = counts_of(variant_of(collective, MULTICORE, "levels"), call, chains=False)
+    total = sum(lengths.values())
+    assert [x.nbytes for x in found.levels] == [total * (x.domains - 1) for x in found.levels]
 
 
 # --- the command ----------------------------------------------------------------------------------

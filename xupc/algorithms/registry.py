@@ -53,6 +53,7 @@ HOMES = {
     "block_transfers": "broadcast_v broadcast_x exchange_v exchange_x gather_v gather_x "
                        "gather_all_v gather_all_x neighbour_exchange permute_v permute_x scatter_v "
                        "scatter_x",
+    "transfer_levels": "broadcast_v broadcast_x gather_all_v gather_all_x",
     "values": "allav_broadcast allav_exchange allav_gather allav_gather_all allav_permute "
               "allav_scatter",
     "values_levels": "allav_broadcast allav_gather_all",

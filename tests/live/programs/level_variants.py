@@ -55,6 +55,24 @@ def gathers(dst: Any, src: Any, nbytes: int, flags: int, salt: int) -> None:
     assert (dst.local[:size] == every[1]).all()
 
 
+def lists(dst: Any, src: Any, nbytes: int, flags: int, salt: int) -> None:
+    """Blocks of another length from each thread, some empty, with gaps between them."""
+    threads, me, most = range(xupc.THREADS), xupc.MYTHREAD, dst.blocksize
+    counts = [nbytes * ((i + salt) % 3) // 2 for i in threads]
+    at = [sum(counts[:i]) + 3 * i for i in threads]
+    src.local[:nbytes] = block(me, nbytes, salt)
+    dst.local[:] = want = np.full(most, 255, np.uint8)
+    to = [i * most + at[j] for i in threads for j in threads]
+    run(xupc.all_gather_all_v, flags, dst, src, to, [j * most for j in threads], counts)
+    for i in threads:
+        want[at[i] : at[i] + counts[i]] = block(i, nbytes, salt)[: counts[i]]
+    assert (dst.local == want).all()
+    root, to = salt % xupc.THREADS, [i * most + 5 * i for i in threads]
+    run(xupc.all_broadcast_v, flags, dst, src + root * most, to, nbytes)
+    want[5 * me : 5 * me + nbytes] = block(root, nbytes, salt)
+    assert (dst.local == want).all()
+
+
 def reductions(dst: Any, src: Any, nelems: int, flags: int, salt: int) -> None:
     """Reduce shared arrays of doubles, to one value and element by element."""
     me, threads, root = xupc.MYTHREAD, xupc.THREADS, salt % xupc.THREADS
@@ -108,6 +126,7 @@ with xupc.init() as team:
     for salt, (nbytes, (into, out)) in enumerate(product(SIZES, product(IN, OUT))):
         broadcasts(dst, src, nbytes, into | out, salt)
         gathers(dst, src, nbytes, into | out, salt)
+        lists(dst, src, nbytes, into | out, salt)
     in_another_order(team)
     sizes = (1, 13, 20_000)
     most = max(sizes) * xupc.THREADS
