@@ -1,11 +1,18 @@
 """Count what collectives move across sockets and L3 domains, flat and by levels: a table.
 
-``python benchmarks/levels.py > benchmarks/results/levels.md``
+``python benchmarks/levels.py > benchmarks/results/levels.md``; with names of machines: their parts.
+
+Each collective of a machine is counted in a process of its own, as many at a time as there are
+cores, the largest machines first. The counts do not depend on that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import product
 
 from xupc.algorithms import registry
@@ -14,9 +21,10 @@ from xupc.algorithms.registry import Variant
 from xupc.backends.simulator.level_counts import SOURCES, Counted, count
 from xupc.backends.simulator.sim_program import Program
 from xupc.bench.results import Cell
-from xupc.cli.level_counts import counts_of, with_machine
+from xupc.cli.level_counts import with_machine
 from xupc.flags import MULTICORE
 from xupc.plan.plan import barrier_plan
+from xupc.predict.price import programs_of
 from xupc.report.plans import call_of
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
@@ -37,19 +45,42 @@ MOST_OF_SCANS = 128
 """Threads of a machine on which scans are counted: their plans grow with the square."""
 
 
-def main() -> None:
-    """Print the page."""
-    print(HEAD)
-    for machine in MACHINES:
-        tree = with_machine(Tree([0] * len(describe(machine).cpus)), describe(machine))
-        print(f"## {machine}: {tree.size} threads\n\n{TABLE}", flush=True)
-        print(f"| {' | '.join(_barrier(tree))} |", flush=True)
-        for collective, nbytes in product(COLLECTIVES, SIZES):
-            if collective.endswith("prefix_reduce") and tree.size > MOST_OF_SCANS:
-                continue
-            for row in _rows(collective, nbytes, tree):
-                print(f"| {' | '.join(row)} |", flush=True)
-        print()
+def main(machines: Sequence[str]) -> None:
+    """Print the page, or the parts of some machines."""
+    if not machines:
+        print(HEAD)
+    tasks = {machine: _tasks(machine) for machine in machines or MACHINES}
+    with ProcessPoolExecutor(os.cpu_count(), initializer=gc.disable) as pool:
+        made: dict[tuple[str, str, int], Future[list[list[str]]]] = {
+            task: pool.submit(_counted, *task)
+            for machine in sorted(tasks, key=_threads, reverse=True) for task in tasks[machine]
+        }  # fmt: skip
+        for machine, some in tasks.items():
+            print(f"## {machine}: {_threads(machine)} threads\n\n{TABLE}", flush=True)
+            for task in some:
+                for row in made[task].result():
+                    print(f"| {' | '.join(row)} |", flush=True)
+            print()
+
+
+def _threads(machine: str) -> int:
+    return len(describe(machine).cpus)
+
+
+def _tasks(machine: str) -> list[tuple[str, str, int]]:
+    """Return what is counted on a machine: (machine, collective, bytes), barriers first."""
+    few = _threads(machine) <= MOST_OF_SCANS
+    counted = [name for name in COLLECTIVES if few or not name.endswith("prefix_reduce")]
+    return [(machine, "barrier", 0), *((machine, *x) for x in product(counted, SIZES))]
+
+
+def _counted(machine: str, collective: str, nbytes: int) -> list[list[str]]:
+    """Return the rows of a collective; the process collects garbage here alone."""
+    found = describe(machine)
+    tree = with_machine(Tree([0] * len(found.cpus)), found)
+    rows = [_barrier(tree)] if collective == "barrier" else [*_rows(collective, nbytes, tree)]
+    gc.collect()
+    return rows
 
 
 def _rows(collective: str, nbytes: int, tree: Tree) -> Iterator[list[str]]:
@@ -66,17 +97,17 @@ def _rows(collective: str, nbytes: int, tree: Tree) -> Iterator[list[str]]:
 
 
 def _row(collective: str, nbytes: int, variant: Variant, call: CallFacts) -> list[str]:
-    flat, tree = (counts_of(variant, call, chains=False, by_levels=way) for way in (False, True))
-    return [collective, str(nbytes), variant.name, *_numbers(flat, tree)]
+    return [collective, str(nbytes), variant.name, *_numbers(programs_of(variant, call))]
 
 
 def _barrier(tree: Tree) -> list[str]:
     programs = [Program(barrier_plan(rank, tree.size), tree) for rank in range(tree.size)]
+    return ["barrier", "-", "-", *_numbers(programs)]
+
+
+def _numbers(programs: Sequence[Program]) -> list[str]:
+    """Return the columns of counts, with flat barriers and with barriers by levels."""
     flat, by_levels = (count(programs, chains=False, barrier_by_levels=w) for w in (False, True))
-    return ["barrier", "-", "-", *_numbers(flat, by_levels)]
-
-
-def _numbers(flat: Counted, by_levels: Counted) -> list[str]:
     return [*_crossing(flat), *(f"{counted.time_ns / 1e3:.2f}" for counted in (flat, by_levels))]
 
 
@@ -112,4 +143,4 @@ HEAD = "\n".join([
 ])  # fmt: skip
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -199,7 +199,7 @@ def count(
     rows = []
     for k, name in enumerate(domains.names):
         chain = _chain(programs, domains, k, by_levels) if chains else 0
-        nbytes, lines, signals = priced.counts[: k + 1].sum(axis=0).tolist()
+        nbytes, lines, signals = map(sum, zip(*priced.counts[: k + 1], strict=True))
         number = len(set(domains.labels[k]))
         rows.append(LevelCount(name, number, nbytes, lines, signals, chain))
     return Counted(tuple(rows), chain_ns, priced.border_ns())
@@ -240,7 +240,7 @@ class _LevelClock(Clock):
         self.latencies = [*latency, 0.0]
         self.by_levels = by_levels
         self.only_latency = only_latency
-        self.counts = np.zeros((len(latency), 3), np.int64)  # by the widest level: bytes, ...
+        self.counts = [[0, 0, 0] for _ in latency]  # by the widest level: bytes, lines, signals
         self.between: defaultdict[tuple[int, int], int] = defaultdict(int)  # bytes: from, to
         self.writers: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         if only_latency:
@@ -257,15 +257,19 @@ class _LevelClock(Clock):
         worst, lines = 0.0, 0.0
         crossings = [(*piece, True) for span in {*reads} for piece in self._held(span)]
         crossings += [(thread, lo, hi, False) for _, thread, lo, hi in writes]
+        apart, own = self.apart[me], len(self.names)
         for thread, lo, hi, is_read in crossings:
-            self.between[(thread, me) if is_read else (me, thread)] += hi - lo
-            level = self.apart[me][thread]
-            if level == len(self.names):
+            level = apart[thread]
+            if level == own:
                 continue
+            self.between[(thread, me) if is_read else (me, thread)] += hi - lo
             number = -(-hi // LINE) - lo // LINE
-            self.counts[level] += hi - lo, number, 0
-            worst = max(worst, self.latencies[level])
-            lines += (number - 1) * self.latencies[level] / PARALLEL_LINES
+            counts, latency = self.counts[level], self.latencies[level]
+            counts[0] += hi - lo
+            counts[1] += number
+            if latency > worst:
+                worst = latency
+            lines += (number - 1) * latency / PARALLEL_LINES
         for span in writes:
             self._write(me, span)
         return worst if self.only_latency else worst + lines
@@ -317,11 +321,11 @@ class _LevelClock(Clock):
         ranks = tuple(of)
         latest = 0.0
         for rank in ranks:
-            times = [time for stands, time in self.signals[rank, channel] if stands >= value]
-            if not times:
+            time = self._raised_at((rank, channel), value)
+            if time is None:
                 self.listening[rank, channel].append(lane)
                 return None
-            latest = max(latest, times[0] + self._line(rank, lane.rank))
+            latest = max(latest, time + self._line(rank, lane.rank))
         for rank in ranks:
             self._transfer_line(rank, lane.rank)
         return latest
@@ -334,14 +338,14 @@ class _LevelClock(Clock):
     def _transfer_line(self, a: int, b: int) -> None:
         """Count a cache line of a signal, or a message."""
         if a != b:
-            self.counts[self.apart[a][b], 2] += 1
+            self.counts[self.apart[a][b]][2] += 1
 
     # -- barriers ------------------------------------------------------------------------------
     def _meet(self, lane: Lane, arrived: Sequence[Lane]) -> None:
         now = {x.rank: x.now for x in arrived}
         nodes = [[rank for rank in now if self.node[rank] == k] for k in range(self._nodes)]
         rounds = math.ceil(math.log2(self._nodes))
-        self.counts[0, 2] += rounds * self._nodes
+        self.counts[0][2] += rounds * self._nodes
         met = max(self._gather(node, now) for node in nodes) + 2 * rounds * self.rates.latency
         by, bodies = self._fused(lane, arrived)
         if self.by_levels[0] and bodies:  # fused calls have one node
@@ -438,13 +442,17 @@ class _LevelClock(Clock):
         lane.now += self._accesses(lane.rank, *((spans, ()) if sends else ((), spans)))
         super()._exchange(lane, sends, what)
 
+    def _count_message(self, nbytes: int, messages: int) -> None:
+        for kind, number in enumerate((nbytes, -(-nbytes // LINE), messages)):
+            self.counts[0][kind] += number
+
     def _transfer(
         self, start: float, ends: tuple[int, int], tickets: tuple[int, int], nbytes: int
     ) -> None:
-        self.counts[0] += nbytes, -(-nbytes // LINE), 1
+        self._count_message(nbytes, 1)
         super()._transfer(start, ends, tickets, nbytes)
 
     def _get(self, lane: Lane, number: int, moves: Moves) -> None:
         for _, _, lo, hi in moves.reads:
-            self.counts[0] += hi - lo, -(-(hi - lo) // LINE), 2
+            self._count_message(hi - lo, 2)
         super()._get(lane, number, moves)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -235,13 +236,18 @@ class Clock:
         channel, value, of = what
         latest = 0.0
         for rank in of:
-            key = rank, channel
-            times = [time for stands, time in self.signals[key] if stands >= value]
-            if not times:
-                self.listening[key].append(lane)
+            time = self._raised_at((rank, channel), value)
+            if time is None:
+                self.listening[rank, channel].append(lane)
                 return None
-            latest = max(latest, times[0] if rank != lane.rank else 0.0)
+            latest = max(latest, time if rank != lane.rank else 0.0)
         return latest
+
+    def _raised_at(self, key: tuple[int, int], value: int) -> float | None:
+        """Return when a rank has raised a channel to a value; None if it has not. Values ascend."""
+        signals = self.signals[key]
+        first = bisect_left(signals, (value,))
+        return signals[first][1] if first < len(signals) else None
 
     # -- barriers ------------------------------------------------------------------------------
     def _arrive(self, lane: Lane) -> None:
