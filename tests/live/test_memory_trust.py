@@ -26,7 +26,7 @@ def test_nothing_grows(
     live: Callable[..., Any], threads: int, nodes: str | None, sample: int, whole: int
 ) -> None:
     cycles = amount(sample, whole) // (4 if SLOW_ENGINE else 1)
-    limit = 60 + cycles / 3
+    limit = 120 + cycles / 3
     others = [] if WHOLE else ["teams", "dropped"] if nodes else ["teams"]  # the rest: test_memory
     # UCX, under MPICH, keeps a note of some 150 bytes of every mapping that there has ever been
     result = live(

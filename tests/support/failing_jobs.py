@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from support.launch import (
@@ -33,6 +34,7 @@ __all__ = ["End", "Started", "bring_about", "by_thread", "started"]
 
 PROGRAM = "tests/live/programs/thread_failures.py"
 ALL_GONE = 5.0  # seconds after the blow
+RUNS = 3
 TRACEBACK = re.compile(r"^xupc: thread (\d+) of \d+:$", re.MULTILINE)
 GROUP = re.compile(r"^xupc: threads ([\d, -]+) of (\d+):", re.MULTILINE)
 HEADING = re.compile(r"(?=^xupc: threads? \d)", re.MULTILINE)
@@ -95,11 +97,26 @@ def bring_about(
     env: Mapping[str, str | None] | None = None,
     timeout: float = 40.0,
 ) -> End:
-    """Run a scenario of thread_failures.py; it must end by itself, with nothing left in time."""
-    result = launch(
-        n, PROGRAM, nodes=nodes, env=env, timeout=timeout, args=[scenario, str(victim), *options],
-        via=via, grace=1.0,
+    """Run a scenario of thread_failures.py; it must end by itself, with nothing left in time.
+
+    A loaded machine delays the end of one run, a fault of xupc that of each: after a late end
+    another run counts, `RUNS` in all.
+    """
+    run = partial(
+        launch, n, PROGRAM, nodes=nodes, env=env, timeout=timeout,
+        args=[scenario, str(victim), *options], via=via, grace=1.0,
     )  # fmt: skip
+    late = []
+    for _ in range(RUNS):
+        end, struck = _end_of(run(), via)
+        if not struck or end.seconds < ALL_GONE:
+            return end
+        late.append(f"{end.seconds:.1f} s after the blow\n{end.result.report()}")
+    raise AssertionError("\n".join(late))
+
+
+def _end_of(result: Result, via: str) -> tuple[End, bool]:
+    """Return how a run ended, and whether a blow struck it, from which its seconds count."""
     now = time.monotonic()
     assert result.clean, result.report()
     who = re.search(r"^victim (\d+) (\d+) (\S+)", result.stdout, re.MULTILINE)
@@ -109,10 +126,7 @@ def bring_about(
         left = [file for file in files[1].split() if os.path.exists(file)]
         assert not left, f"{left} still there\n{result.report()}"
     blow = re.search(r"^struck (\S+)", result.stdout, re.MULTILINE)
-    seconds = now - float(blow[1]) if blow else result.seconds
-    if blow:
-        assert seconds < ALL_GONE, f"{seconds:.1f} s after the blow\n{result.report()}"
-    return End(result, name, seconds)
+    return End(result, name, now - float(blow[1]) if blow else result.seconds), blow is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def test_one_fails_and_one_waits(xupc_team: xupc.Team) -> None:
     xupc.barrier()
 
 
-@pytest.mark.xupc(np=2, timeout=8)
+@pytest.mark.xupc(np=2, timeout=12)
 def test_hangs(xupc_team: xupc.Team) -> None:
     if xupc.MYTHREAD == 1:
         threading.Event().wait()
