@@ -24,4 +24,5 @@ def size_of(text: str) -> int:
     if found is None:
         raise ValueError(f"{text!r} is no size: expected a number of bytes like 8, 64K or 1MiB")
     whole, _, part = found[1].partition(".")
-    return (int(whole + part) << _SHIFT[(found[2] or "").upper()]) // 10 ** len(part)
+    decimals: int = 10 ** len(part)
+    return (int(whole + part) << _SHIFT[(found[2] or "").upper()]) // decimals
