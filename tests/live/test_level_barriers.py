@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from support import waiting
 from support.failing_jobs import bring_about
+from support.random_programs.shapes import launch_many
+from support.soak import WHOLE, amount, seed
 
 ONCE = pytest.mark.once
 PROGRAMS = "tests/live/programs"
@@ -18,6 +21,17 @@ TABLE = """version = 1
 level_barrier_min = 1
 level_barrier_crowded = 1
 """
+CHOICE = """chunk = 4096
+notify_bytes = 600
+staging_bytes = 65536
+eager_max = 64
+fused_max = 512
+[[choose]]
+collective = "*"
+algorithm = "multicore:levels"
+if_possible = true
+"""
+"""Calls that name no variant go by levels where they can, in small chunks."""
 PLACES = pytest.mark.parametrize(
     ("threads", "nodes", "machine", "engine"),
     [
@@ -38,9 +52,9 @@ Live = Callable[..., Any]
 def by_levels(tmp_path: Path) -> Callable[..., dict[str, str | None]]:
     """Return the environment of a job whose barriers go by the levels of a machine."""
     table = tmp_path / "levels.toml"
-    table.write_text(TABLE)
 
-    def environment(machine: str, engine: str = "native") -> dict[str, str | None]:
+    def environment(machine: str, engine: str = "native", more: str = "") -> dict[str, str | None]:
+        table.write_text(TABLE + more)
         return {"XUPC_TOPOLOGY": machine, "XUPC_ENGINE": engine, "XUPC_TUNING": str(table)}
 
     return environment
@@ -75,6 +89,57 @@ def test_every_difference(
     program = f"{PROGRAMS}/mismatch.py"
     done = live(threads, program, args=["1"], nodes=nodes, env=env, timeout=120)
     assert "done: " in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["native", "python"])
+@pytest.mark.parametrize(
+    ("threads", "nodes", "machine"),
+    [(16, None, "2x2x4"), (32, None, "2x4x4"), (32, "2x16", "8,4/2,2")],
+)
+def test_many_threads_meet(
+    live: Live, by_levels: Any, threads: int, nodes: str | None, machine: str, engine: str
+) -> None:
+    program, env = f"{PROGRAMS}/level_barriers.py", by_levels(machine, engine)
+    done = live(threads, program, args=["3"], nodes=nodes, env=env, timeout=280)
+    assert done.stdout.split() == threads * ["done"], done.report()
+
+
+def some_machine(cores: int, rng: random.Random) -> str:
+    """Return a description of so many cores in L3 domains of any sizes, in one or more sockets."""
+    text, left = "", cores
+    while left:
+        size = rng.randint(1, left)
+        left -= size
+        text += f"{size}{rng.choice(',,/') if left else ''}"
+    return text if "," in text or "/" in text else f"1x{cores}"
+
+
+@ONCE
+@pytest.mark.soak
+@pytest.mark.parametrize("labels", ["0000011", *(["00000000", "01010101"] if WHOLE else [])])
+def test_random_programs_on_random_machines(
+    live: Live, by_levels: Any, tmp_path: Path, labels: str
+) -> None:
+    """All calls that can go by levels do."""
+    rng = random.Random(f"{seed()} {labels}")
+    for i in range(amount(1, 10)):
+        env = by_levels(some_machine(max(map(labels.count, labels)), rng), more=CHOICE)
+        first = (seed() + i) * 1_000_000
+        seeds = range(first, first + amount(6, 30))
+        launch_many(live, tmp_path, labels, seeds, timeout=250, env=env)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("threads", "nodes"), [(6, None), (7, "5,2")])
+def test_differences_on_random_machines(
+    live: Live, by_levels: Any, threads: int, nodes: str | None
+) -> None:
+    machine = some_machine(5 if nodes else threads, random.Random(f"{seed()} {threads}"))
+    program = f"{PROGRAMS}/mismatch.py"
+    env = by_levels(machine)
+    done = live(threads, program, args=["1"], nodes=nodes, env=env, timeout=250)
+    assert "done: " in done.stdout, machine
 
 
 @pytest.mark.parametrize(
