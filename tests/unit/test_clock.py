@@ -189,8 +189,8 @@ def test_why_a_price_is_off(calls: list[Call]) -> None:
     predicted = beside(call, machine).predicted
     steady = replace(call, low=predicted * 2, high=predicted * 2)
     noisy = replace(call, low=predicted / 2, high=predicted * 2)
-    assert reason(noisy, machine) == "launches differ by 300%"
-    assert "of the model" in reason(steady, machine)
+    assert reason(beside(noisy, machine), machine) == "launches differ by 300%"
+    assert "of the model" in reason(beside(steady, machine), machine)
 
 
 def test_the_command_writes_a_fitted_machine(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from xupc.plan.plan import Plan
 from xupc.plan.steps import BlockRef, Copy
 from xupc.predict import calibration, machine_file, scaling
 from xupc.predict.candidates import Question, candidates, chosen
-from xupc.predict.compared import compared
+from xupc.predict.compared import beside, calls_of
 from xupc.predict.price import price, programs_of, steps_of, traffic
 from xupc.predict.scaling import EXACT, Measured, Shape, TooLarge, predict
 from xupc.report.plans import call_of
@@ -333,8 +333,8 @@ def test_a_result_beside_the_model() -> None:
     found = xupc("predict", "--against", str(path), "--machine", "gigabit")
     assert found.exit_code == 0, found.output
     assert found.output.startswith("21 calls measured and modelled; 0 have no plan")
-    calls, left = compared(BenchResult.load(path), machine_file.find("gigabit"))
-    long = [call.error for call in calls if call.nbytes >= 1 << 20]
+    (calls, left), machine = calls_of(BenchResult.load(path)), machine_file.find("gigabit")
+    long = [beside(call, machine).error for call in calls if call.cell.nbytes >= 1 << 20]
     assert left == 0
     assert long
     assert max(long) < 0.5

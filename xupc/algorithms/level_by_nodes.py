@@ -14,7 +14,7 @@ from .private_staging import LINE
 from .values_reduce_across_nodes import ByNodes
 from .values_reduce_spec import ReduceSpec
 
-__all__ = ["MOST_AREAS", "LevelByNodes", "slicing_of"]
+__all__ = ["MOST_AREAS", "LevelByNodes", "has_room", "slicing_of"]
 
 MOST_AREAS = 6
 """Across nodes: how many times the bytes of a unit a thread keeps; a node may leave out levels."""
@@ -24,6 +24,11 @@ def slicing_of(t: Facts, r: ReduceSpec, node: int) -> Slicing:
     """Return how the threads of a node divide a unit."""
     size = t.tree.node_size(node)
     return Slicing(t.tree.levels(node), tuple(range(size)), r.exact or r.ordered, staged=True)
+
+
+def has_room(t: Facts) -> bool:
+    """Return whether units across nodes are not too short in the staging buffer."""
+    return t.tuning["staging_bytes"] >= 16 * MOST_AREAS * t.line
 
 
 class LevelByNodes(ByNodes):

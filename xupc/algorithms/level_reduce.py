@@ -32,7 +32,9 @@ from .domains import Threads, block_entries, same_source
 from .level_flow import Descent, Flow, Reading
 from .private_staging import LINE, Places
 
-__all__ = ["SlicedFold", "Slicing", "even_slices", "places_for"]
+__all__ = ["SUMMARY", "SlicedFold", "Slicing", "even_slices", "places_for"]
+
+SUMMARY = "Slices are folded inside each cache domain and socket first, then across."
 
 
 @record
@@ -69,6 +71,10 @@ class Slicing:
     def areas(self) -> int:
         """Return how many times the bytes of a unit a thread keeps."""
         return sum(self.brackets.most[: self.depth]) + self.staged
+
+    def fits(self, t: Facts, nbytes: int) -> bool:
+        """Return whether the staging buffer has room for two units of so many bytes an area."""
+        return 2 * self.areas * nbytes <= t.tuning["staging_bytes"]
 
     def within(self, areas: int) -> Slicing:
         """Return the same without the narrowest levels, so that there are at most so many areas."""

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from ..flags import MULTICORE
 from ..plan.placement import Facts
-from ..plan.recorder import ALL, DST, SRC, Recorder
+from ..plan.recorder import ALL, DST, Recorder
 from ..plan.steps import BlockRef, FoldOperand
 from .conditions import CallFacts, by_name
-from .level_by_nodes import MOST_AREAS, LevelByNodes
-from .level_reduce import SlicedFold, Slicing, even_slices, places_for
-from .private_staging import LINE, cut
+from .level_by_nodes import LevelByNodes, has_room
+from .level_reduce import SUMMARY, SlicedFold, Slicing, even_slices, places_for
+from .private_staging import cut
 from .reduce_spec import Piece, Reduction
 from .registry import algorithm
 from .values_reduce_across_nodes import can_be_in_parts, is_exchanged
-from .values_reduce_scatter import ReduceScatter
 from .values_reduce_spec import ReduceSpec
-
-_SUMMARY = "Slices are folded inside each cache domain and socket first, then across."
 
 
 def _slicing(t: Facts, r: Reduction, blocks: int) -> Slicing:
@@ -41,8 +38,8 @@ def _has_room(call: CallFacts, r: Reduction) -> bool:
     """Return whether there is room on one node, and rows need no order."""
     if r.by_row:
         return False
-    areas = (_slicing(call, r, blocks).areas for _, _, blocks in r.ranges(0, r.each))
-    return 2 * max(areas) * call.line <= call.tuning["staging_bytes"]
+    slicings = (_slicing(call, r, blocks) for *_, blocks in r.ranges(0, r.each))
+    return all(slicing.fits(call, call.line) for slicing in slicings)
 
 
 def by_levels(t: Recorder, r: Reduction) -> None:
@@ -94,7 +91,7 @@ def _fold_range(t: Recorder, r: Reduction, piece: Piece, used: int) -> int:
 
 for _form in ("reduce", "reduce_all", "reduce_mpi"):
     algorithm(
-        _form, MULTICORE, "levels", _SUMMARY, applies=_can_slice, preferred=by_name
+        _form, MULTICORE, "levels", SUMMARY, applies=_can_slice, preferred=by_name
     )(by_levels)  # fmt: skip
 
 
@@ -111,8 +108,7 @@ def _can_reduce_all(call: CallFacts) -> bool:
         return _has_room(call, r)
     even = r.short == r.each and r.layout.blocks % call.size == 0
     ordered = not r.exact or r.layout.first == 0
-    room = call.tuning["staging_bytes"] >= 16 * MOST_AREAS * call.line
-    if not (even and ordered and room) or r.by_row:
+    if not (even and ordered and has_room(call)) or r.by_row:
         return False
     return can_be_in_parts(
         CallFacts(call.tree, call.tuning, call.sync, [_by_element(r)], call.kernel)
@@ -120,7 +116,7 @@ def _can_reduce_all(call: CallFacts) -> bool:
 
 
 @algorithm(
-    "reduce_mpi_all", MULTICORE, "levels", _SUMMARY, applies=_can_reduce_all, preferred=by_name
+    "reduce_mpi_all", MULTICORE, "levels", SUMMARY, applies=_can_reduce_all, preferred=by_name
 )
 def all_by_levels(t: Recorder, r: Reduction) -> None:
     """Fold slices up the levels of each node; node roots exchange; results go down to all."""
@@ -159,44 +155,3 @@ class SharedLevels(LevelByNodes):
         if self.t.sync[1] == "my":
             self.t.join()
             self.t.node_barrier()
-
-
-# --- reduce_scatter ------------------------------------------------------------------------------
-def _scattered(t: Facts, r: ReduceScatter) -> Slicing:
-    return Slicing(t.tree.levels(0), tuple(range(t.size)), r.exact, staged=False)
-
-
-def _can_scatter(call: CallFacts) -> bool:
-    """One node, and room for an element of each block and partial result, in the written order."""
-    r: ReduceScatter = call.arguments[0]
-    if not call.one_node or (r.exact and r.most(call) < call.size):
-        return False
-    room = 2 * _scattered(call, r).areas * (call.size * r.itemsize + LINE)
-    return room <= call.tuning["staging_bytes"]
-
-
-@algorithm(
-    "reduce_scatter", MULTICORE, "levels",
-    "Blocks are folded inside each cache domain and socket first, then across.",
-    applies=_can_scatter, preferred=by_name,
-)  # fmt: skip
-def scatter_by_levels(t: Recorder, r: ReduceScatter) -> None:
-    """Fold the block of each thread up the levels, so that it ends there."""
-    slicing = _scattered(t, r)
-    places, width = places_for(t, slicing.areas, t.size * r.nbytes)
-    units = cut(r.nbytes, width // t.size, r.itemsize)
-
-    def own(thread: int, u: int, begin: int) -> FoldOperand:
-        offset, size = units[u]
-        block = SRC.on(thread, begin // size * r.nbytes + offset)
-        return FoldOperand(block, step=r.nbytes)
-
-    t.ready(ALL, ALL)
-    sizes = [size for _, size in units]
-    ends = [[i * size for i in range(t.size + 1)] for size in sizes]
-    fold = SlicedFold(t, slicing, places, width, ends, r.itemsize, own, -1, sizes)
-    for u, (offset, size) in enumerate(units):
-        fold.up(u)
-        t.copy(DST.on(t.me, offset), fold.result(t.me, u) + t.me * size, size)
-    fold.finish()
-    t.done(ALL, ALL)

@@ -64,8 +64,9 @@ HOMES = {
     "values_reduce": "allav_reduce allav_reduce_all",
     "values_scan": "allav_prefix_reduce allav_suffix_reduce allav_exclusive_prefix_reduce "
                    "allav_exclusive_suffix_reduce",
-    "reduce_levels": "reduce reduce_all reduce_mpi reduce_mpi_all reduce_scatter",
-    "values_reduce_levels": "allav_reduce allav_reduce_all allav_reduce_scatter",
+    "reduce_levels": "reduce reduce_all reduce_mpi reduce_mpi_all",
+    "values_reduce_levels": "allav_reduce allav_reduce_all",
+    "reduce_scatter_levels": "reduce_scatter allav_reduce_scatter",
     "values_scan_levels": "allav_prefix_reduce allav_suffix_reduce allav_exclusive_prefix_reduce "
                           "allav_exclusive_suffix_reduce",
 }  # fmt: skip

@@ -41,7 +41,7 @@ def _finalize(record: CallRecord, *, ends: bool = False) -> None:
     """End xupc by the call of the record; `ends`: with a part of the program, or all of it."""
     team = current.world()
     if any(each.notified is not None for each in (team, *team.job.teams)):
-        raise XupcError("finalize: not allowed between notify and wait")
+        raise XupcError("finalize: not allowed between notify and wait: call wait() first")
     team.enter("finalize")
     for other in team.job.teams:
         other.drain()

@@ -205,7 +205,9 @@ class Computation(Reducing):
         call = self.__name__
         if not (self.spec.scans or (self.spec.folds_to_all and self.spec.elementwise)):
             if full & IN_PLACE:
-                raise FlagError(f"{call}: flags: IN_PLACE: this call has no form in place")
+                raise FlagError(
+                    f"{call}: flags: IN_PLACE: this call has no form in place: leave the flag out"
+                )
             return False
         if src is not None and not dealt_alike(dst, src, blk_size):
             if full & IN_PLACE:
@@ -396,7 +398,9 @@ class BlockReduction(Reducing):
         """Return the type of the elements; TypeError if there are two, or none."""
         call = self.__name__
         if full & IN_PLACE:
-            raise FlagError(f"{call}: flags: IN_PLACE: this call has no form in place")
+            raise FlagError(
+                f"{call}: flags: IN_PLACE: this call has no form in place: leave the flag out"
+            )
         check_shared(dst, "dst", call)
         check_shared(src, "src", call)
         self._check_dtypes(dst.dtype, src.dtype)

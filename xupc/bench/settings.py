@@ -213,7 +213,7 @@ def root_of(settings: Settings, threads: int) -> tuple[int, ...]:
         return tuple(range(threads))
     root = threads - 1 if settings.root == "last" else int(settings.root)
     if root >= threads:
-        raise ValueError(f"root {root} of {threads} threads")
+        raise ValueError(f"root: expected one of the {threads} threads, got {root}")
     return (root,)
 
 

@@ -63,15 +63,15 @@ def _judged(calls: Sequence[Call], machine: Machine) -> Iterator[str]:
     """Yield how far calls are off, and those that are furthest off."""
     if not calls:
         return
-    pairs = sorted(((call, beside(call, machine)) for call in calls), key=lambda p: -p[1].error)
-    yield _errors([found.error for _, found in pairs])
-    steady = [found.error for call, found in pairs if call.high <= call.low * (1 + _STEADY)]
+    found = sorted((beside(call, machine) for call in calls), key=lambda each: -each.error)
+    yield _errors([each.error for each in found])
+    steady = [x.error for x in found if x.call.high <= x.call.low * (1 + _STEADY)]
     if steady:
         yield f"{len(steady)} of them with launches within {_STEADY:.0%}: {_errors(steady)}"
     spread = statistics.median(call.high / call.low - 1 for call in calls)
     yield f"launches of one call differ by {spread:.0%} in the middle"
     yield f"the {min(_WORST, len(calls))} that are furthest off:"
-    yield from aligned([_HEAD, *(_row(*pair, machine) for pair in pairs[:_WORST])], indent=2)
+    yield from aligned([_HEAD, *(_row(each, machine) for each in found[:_WORST])], indent=2)
 
 
 def _errors(errors: Sequence[float]) -> str:
@@ -81,10 +81,11 @@ def _errors(errors: Sequence[float]) -> str:
     return f"off by {middle:.0%} in the middle, {ninth:.0%} in nine of ten, {most:.0%} at most"
 
 
-def _row(call: Call, found: Compared, machine: Machine) -> list[str]:
-    where = f"{found.threads} on {found.nodes}" if found.nodes > 1 else str(found.threads)
+def _row(found: Compared, machine: Machine) -> list[str]:
+    call, nodes = found.call, len(found.call.job.nodes)
+    where = f"{call.job.threads} on {nodes}" if nodes > 1 else str(call.job.threads)
     return [
-        found.collective, formatting.size(found.nbytes), where, found.algorithm,
-        formatting.time(found.measured), formatting.time(found.predicted),
-        f"{found.predicted / found.measured:.2f}", reason(call, machine),
+        call.cell.collective, formatting.size(call.cell.nbytes), where, call.algorithm,
+        formatting.time(call.measured), formatting.time(found.predicted),
+        f"{found.predicted / call.measured:.2f}", reason(found, machine),
     ]  # fmt: skip

@@ -387,7 +387,7 @@ def measure_in_job(given: dict[str, Any], output: Output, began: float) -> None:
     from xupc.bench.provenance import provenance
 
     if len(given["nodes"]) > 1:
-        raise click.BadParameter("a job has one placement", param_hint="--nodes")
+        raise click.BadParameter("expected one: a job has one placement", param_hint="--nodes")
     earlier = _earlier(given)
     for number in (signal.SIGTERM, signal.SIGINT):  # nothing to write yet
         signal.signal(number, signal.SIG_DFL)

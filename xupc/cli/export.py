@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import numpy as np
 
 from xupc.algorithms import registry
 from xupc.api.algorithms import load_files
@@ -21,7 +20,7 @@ from xupc.predict.machine_file import Machine
 from xupc.report import formatting
 from xupc.report.plans import Unplanned
 from xupc.specs import of_mpi
-from xupc.topology.node_spec import node_tree, threads_of_nodes
+from xupc.topology.node_spec import threads_of_nodes
 from xupc.tuning.selection import Table, public_name
 
 from .common import EnvironmentProblem, check_nodes, examples, refuse_existing
@@ -102,7 +101,7 @@ def _planned(
     question: Question, form: str, variant: str | None, sync: str, table: Table, machine: Machine
 ) -> tuple[str, Files]:
     """Return what a call is, and its files."""
-    tree = node_tree(np.zeros(question.threads, np.int32), question.nodes)
+    tree = question.tree
     name, programs, tuning = programs_of_call(question, tree, table, variant, sync)
     rates = machine.rates()
     about = (

@@ -213,7 +213,7 @@ def _refuse_measuring(option: str) -> None:
         del contradicting["threads"]
     for name, other in contradicting.items():
         if other != option and _is_given(name):
-            raise click.UsageError(f"{other} says what to measure: not with {option}")
+            raise click.UsageError(f"{option}: not with {other}, which says what to measure")
 
 
 def _is_given(name: str) -> bool:

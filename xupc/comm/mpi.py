@@ -92,7 +92,7 @@ class MpiContext:
         if not isinstance(comm, self.mpi.Intracomm):
             raise TypeError(f"init: comm: expected an mpi4py intracommunicator, got {show(comm)}")
         if comm == self.mpi.COMM_NULL:
-            raise ValueError("init: comm: it is MPI.COMM_NULL")
+            raise ValueError("init: comm: expected a communicator, got MPI.COMM_NULL")
 
     def _duplicate(
         self, comm: MPI.Intracomm, wait: Callable[[MPI.Request], None]

@@ -47,17 +47,7 @@ __all__ = ["Control"]
 
 
 class Control(CallLog):
-    """The control segment of a machine, as one of its threads sees it.
-
-    Parameters
-    ----------
-    segment : Segment
-        Mapped by every thread of the machine.
-    index, threads : int
-        The number of this thread among those of the machine, and how many those are.
-    machines : int
-        The number of machines in the job.
-    """
+    """Read and write the control segment of a machine, as one of its threads (`ControlView`)."""
 
     @classmethod
     def of_other(cls, segment: Segment) -> Control:

@@ -18,8 +18,8 @@ import numpy as np
 from mpi4py import MPI
 
 __all__ = [
-    "Array", "Message", "as_block", "as_bytes", "as_elements", "bytes_of_buffer", "datatype_of",
-    "size_of",
+    "Array", "InBlocks", "Message", "as_block", "as_bytes", "as_elements", "bytes_of_buffer",
+    "datatype_of", "size_of",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -49,6 +49,23 @@ class Message:
         """Copy a result to where the program wants it."""
         if self.described is not None:
             _copy([self.array, self.array.nbytes, MPI.PACKED], self.described)
+
+
+class InBlocks:
+    """A message with a block for each thread or neighbour; its classes set `_blocks`."""
+
+    __slots__ = ("_blocks",)
+    _blocks: list[Message]
+
+    @property
+    def blocks(self) -> list[Array]:
+        """Return the bytes of each block."""
+        return [block.array for block in self._blocks]
+
+    def unpack(self) -> None:
+        """Copy a result to where the program wants it."""
+        for block in self._blocks:
+            block.unpack()
 
 
 def as_bytes(described: Any, *, writes: bool, blocks: int = 1) -> Message:

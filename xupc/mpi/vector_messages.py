@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from .messages import Array, Message, as_block, bytes_of_buffer, datatype_of, size_of
+from .messages import InBlocks, Message, as_block, bytes_of_buffer, datatype_of, size_of
 
 __all__ = ["Vector"]
 
 
-class Vector:
+class Vector(InBlocks):
     """The blocks of a message.
 
     Attributes
@@ -30,7 +30,7 @@ class Vector:
         The program's memory that they are in; empty if they are copies.
     """
 
-    __slots__ = ("_blocks", "memory", "sizes")
+    __slots__ = ("memory", "sizes")
 
     def __init__(self, described: Any, blocks: int, *, writes: bool) -> None:
         """Read a description.
@@ -68,16 +68,6 @@ class Vector:
                 as_block(base + begin, number, datatype, writes=writes)
                 for begin, number in zip(at, numbers, strict=True)
             ]
-
-    @property
-    def blocks(self) -> list[Array]:
-        """Return the bytes of each block."""
-        return [block.array for block in self._blocks]
-
-    def unpack(self) -> None:
-        """Copy a result to where the program wants it."""
-        for block in self._blocks:
-            block.unpack()
 
 
 def _parts(described: Any) -> tuple[Any, Any, Any, Any]:

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 import numpy as np
 from mpi4py import MPI
 
-from .messages import Array, Message, as_block, bytes_of_buffer, size_of
+from .messages import Array, InBlocks, Message, as_block, bytes_of_buffer, size_of
 
 __all__ = ["Wide"]
 
 _T = TypeVar("_T")
 
 
-class Wide:
+class Wide(InBlocks):
     """The blocks of a message.
 
     Attributes
@@ -38,7 +38,7 @@ class Wide:
         If mpi4py raises for the description, too.
     """
 
-    __slots__ = ("_blocks", "memory")
+    __slots__ = ("memory",)
 
     def __init__(self, described: Any, blocks: int, *, writes: bool) -> None:
         buffer, counts, places, types = _parts(described)
@@ -53,16 +53,6 @@ class Wide:
         self._blocks = [_block(memory, *one, writes=writes) for one in each]
         copied = memory is None or any(block.array.base is None for block in self._blocks)
         self.memory: Array = np.empty(0, np.uint8) if copied or memory is None else memory
-
-    @property
-    def blocks(self) -> list[Array]:
-        """Return the bytes of each block."""
-        return [block.array for block in self._blocks]
-
-    def unpack(self) -> None:
-        """Copy a result to where the program wants it."""
-        for block in self._blocks:
-            block.unpack()
 
 
 def _block(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -43,6 +44,11 @@ class Question:
     threads: int
     family: str
     transport: str
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The node tree of the threads."""
+        return node_tree(np.zeros(self.threads, np.int32), self.nodes)
 
 
 @record
@@ -86,15 +92,15 @@ class _Shapes:
 
     def __init__(self, question: Question, table: Table) -> None:
         self.question = question
-        self.tree = node_tree(np.zeros(question.threads, np.int32), question.nodes)
-        sizes = {self.tree.node_size(k) for k in range(self.tree.node_count)}
+        tree = question.tree
+        sizes = {tree.node_size(k) for k in range(tree.node_count)}
         self.even = len(sizes) == 1
-        self.shape: Shape = self.tree.node_count, max(sizes)
+        self.shape: Shape = tree.node_count, max(sizes)
         self.place = Place.of(
-            self.tree.node_sizes, question.family, question.transport, oversubscribed=False
+            tree.node_sizes, question.family, question.transport, oversubscribed=False
         )
         self.tuning = table.tuning(self.place)
-        self.call = self._call(self.tree)
+        self.call = self._call(tree)
 
     def _call(self, tree: Tree) -> CallFacts:
         q = self.question

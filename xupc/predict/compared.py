@@ -16,7 +16,7 @@ from ..report.plans import Unplanned, programs
 from .machine_file import Machine
 from .price import bound_of, steps_of
 
-__all__ = ["PREPARED", "Call", "Compared", "beside", "calls_of", "compared", "reason"]
+__all__ = ["PREPARED", "Call", "Compared", "beside", "calls_of", "reason"]
 
 PREPARED = "plan"
 """The candidate that runs a prepared call, which has no arguments to check."""
@@ -69,29 +69,15 @@ class Call:
 
 @record
 class Compared:
-    """One call of a result beside its price; times in ns.
+    """A measured call beside its modelled time, in ns."""
 
-    Attributes
-    ----------
-    measured, low, high
-        The median, the least and the greatest of the launches' medians.
-    """
-
-    collective: str
-    nbytes: int
-    name: str
-    algorithm: str
-    threads: int
-    nodes: int
-    measured: float
-    low: float
-    high: float
+    call: Call
     predicted: float
 
     @property
     def error(self) -> float:
         """Return by which factor less one they differ, whichever is larger."""
-        ratio = self.predicted / self.measured
+        ratio = self.predicted / self.call.measured
         return max(ratio, 1 / ratio) - 1 if ratio else float("inf")
 
 
@@ -120,22 +106,12 @@ def calls_of(result: Result, *, prepared: bool = True) -> tuple[list[Call], int]
 
 def beside(call: Call, machine: Machine) -> Compared:
     """Return a call with its modelled time on a machine."""
-    return Compared(
-        call.cell.collective, call.cell.nbytes, call.name, call.algorithm, call.job.threads,
-        len(call.job.nodes), call.measured, call.low, call.high,
-        run(call.programs, call.rates(machine)).end,
-    )  # fmt: skip
+    return Compared(call, run(call.programs, call.rates(machine)).end)
 
 
-def compared(result: Result, machine: Machine) -> tuple[list[Compared], int]:
-    """Return all calls of a result with their modelled times, and how many have no plan."""
-    calls, left = calls_of(result)
-    return [beside(call, machine) for call in calls], left
-
-
-def reason(call: Call, machine: Machine) -> str:
+def reason(found: Compared, machine: Machine) -> str:
     """Return why a price may be off: launches that differ, or the cost that it consists of."""
-    found = beside(call, machine)
+    call = found.call
     if call.low <= found.predicted <= call.high:
         return f"launches differ by {call.high / call.low - 1:.0%}"
     bound, alone = bound_of(call.programs, call.rates(machine))

@@ -24,7 +24,6 @@ from ..plan.plan import barrier_plan
 from ..records import record
 from ..report.plans import Unplanned
 from ..specs import of_mpi
-from ..topology.node_spec import node_tree
 from ..topology.tree import Tree
 from ..tuning.selection import Table, public_name
 from .candidates import Candidate, Question, chosen, priced
@@ -211,7 +210,7 @@ def _priced(
         raise Unplanned("it has no plan")
     if team == _OTHER:
         raise Unplanned("its team has no counterpart on other nodes")
-    tree = node_tree(np.zeros(question.threads, np.int32), question.nodes)
+    tree = question.tree
     shape = {
         _WORLD: (question.nodes, question.threads),
         _NODE: (None, tree.largest_node),
@@ -225,7 +224,7 @@ def _priced(
 
 def _barrier(question: Question, machine: Machine) -> Candidate:
     """Return the price of a barrier, of which each thread's plan is one step."""
-    tree = node_tree(np.zeros(question.threads, np.int32), question.nodes)
+    tree = question.tree
     shape = tree.node_count, tree.largest_node
 
     def at(shape: tuple[int, int]) -> list[Program]:

@@ -65,7 +65,9 @@ class JobState(Placement):
         if os.getpid() != self.pid:
             raise NotInitializedError("a forked child cannot use its parent's xupc")
         if self.ended:
-            raise NotInitializedError("xupc has been finalized; this is of an init() before that")
+            raise NotInitializedError(
+                "xupc has been finalized since this was made: make it again after xupc.init()"
+            )
 
     def check_outside(self, call: str) -> None:
         """Raise if a function that a collective calls makes this call."""

@@ -133,7 +133,9 @@ def _number(job: Job, agreement: Agreement) -> int:
         number = next(n for n in range(number, TEAMS + 1) if n not in taken)
         number, least = agreement.agree([number, -number])
         if number == TEAMS:
-            raise XupcError(f"split: no more than {TEAMS - 1} teams at a time")
+            raise XupcError(
+                f"split: no more than {TEAMS - 1} teams at a time: call team.free() on some"
+            )
         if number == -least:
             return number
 

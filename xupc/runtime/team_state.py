@@ -278,7 +278,10 @@ class TeamState(TeamMeetings):
         self.enter("free")
         parts = self.opened_parts
         if any(part.notified is not None for part in parts):
-            raise XupcError("free: not allowed between notify and wait, of its parts neither")
+            raise XupcError(
+                "free: not allowed between notify and wait of the team or of a team made from it: "
+                "call their wait() first"
+            )
         record = CallRecord("free")
         for part in _by_number(parts):
             part.drain()
@@ -394,7 +397,7 @@ class TeamState(TeamMeetings):
         if self._ground is None:
             self._open()
         if self.notified is not None:
-            raise XupcError(f"{call}: not allowed between notify and wait")
+            raise XupcError(f"{call}: not allowed between notify and wait: call wait() first")
         if posted:
             return
         if self.core.in_flight:
