@@ -405,24 +405,12 @@ def whiskers(
         "scale": {"type": "log", "nice": False, "padding": 10},
         "axis": {**axis, **_tick_axis(least, most)},
     }  # fmt: skip
-    colour = {"field": "colour", "type": "nominal", "scale": None}
-    said = {"field": "said", "type": "nominal"}
     names = {
         "field": "name", "type": "nominal", "title": None, "sort": None,
         "axis": {"labelColor": _INK, "labelFontSize": 12, "grid": False, "domain": False,
                  "ticks": False},
     }  # fmt: skip
-    layers: list[Spec] = [
-        {"mark": {"type": "rule", "strokeWidth": 2.4}, "params": [
-            {"name": "zoom", "bind": "scales", "select": {
-                "type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}}],
-         "encoding": {
-             "x": {"field": "low", **along}, "x2": {"field": "high"}, "color": colour}},
-        {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1}, "encoding": {
-            "x": {"field": "value", **along}, "color": colour, "tooltip": said}},
-        {"mark": {"type": "text", "align": "left", "dx": 8, "clip": False}, "encoding": {
-            "x": {"value": "width"}, "text": {"field": "shown", "type": "nominal"}}},
-    ]  # fmt: skip
+    layers = _whisker_layers(along)
     if even is not None:
         layers.insert(0, {
             "data": {"values": [{"even": even}]}, "mark": {"type": "rule", "color": _INK},
@@ -434,6 +422,23 @@ def whiskers(
         "transform": [{"calculate": shown, "as": "shown"}],
         "encoding": {"y": names}, "layer": layers,
     }, rows)  # fmt: skip
+
+
+def _whisker_layers(along: Spec) -> list[Spec]:
+    """Return the interval, the value and the label of each row."""
+    colour = {"field": "colour", "type": "nominal", "scale": None}
+    said = {"field": "said", "type": "nominal"}
+    return [
+        {"mark": {"type": "rule", "strokeWidth": 2.4}, "params": [
+            {"name": "zoom", "bind": "scales", "select": {
+                "type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}}],
+         "encoding": {
+             "x": {"field": "low", **along}, "x2": {"field": "high"}, "color": colour}},
+        {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1}, "encoding": {
+            "x": {"field": "value", **along}, "color": colour, "tooltip": said}},
+        {"mark": {"type": "text", "align": "left", "dx": 8, "clip": False}, "encoding": {
+            "x": {"value": "width"}, "text": {"field": "shown", "type": "nominal"}}},
+    ]  # fmt: skip
 
 
 def ends(e: Estimate | Ratio) -> tuple[float, float]:
