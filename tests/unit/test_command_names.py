@@ -218,10 +218,14 @@ def test_several_copies_of_run_are_refused(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PMI_RANK", "0")
     monkeypatch.setenv("PMI_SIZE", size)
+    refused = "xupc run starts the threads itself: expected one copy"
     done = xupc("run", "-n", "2", __file__)
     assert done.exit_code == status, done.output
-    assert ("xupc run starts the threads itself: expected one copy" in done.output) == bool(status)
+    assert (refused in done.output) == bool(status)
     assert len(started) == (not status)
+    without = xupc("run", __file__)  # it is not first asked for -n, and then refused
+    assert without.exit_code == 2
+    assert (refused if status else "Missing option '-n' / '-np'") in without.output
 
 
 def test_run_within_a_thread_of_a_job_is_a_job_of_its_own() -> None:

@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from support.bench_results import job, result
+from support.vega_drawing import NODE, plot_width
 
 from xupc import cli
 from xupc.bench.results import Job
@@ -106,6 +107,15 @@ def test_the_chart_marks_what_is_no_win() -> None:
         assert all(row["label"].endswith(said or "×") for row in rows)
         assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
     assert ratio_chart([], "mpi4py") is None
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node.js")
+def test_the_chart_has_room_for_its_values_on_a_phone(tmp_path: Path) -> None:
+    drawn = ratio_chart(Findings(compared(0.3, launches=2)).standings, "mpi4py")
+    assert drawn is not None
+    assert all(row["label"].endswith("not resolvable") for row in drawn["data"]["values"])
+    assert plot_width(drawn, 370, tmp_path) > 120
+    assert plot_width(drawn, 736, tmp_path) > 350
 
 
 def test_the_page_has_the_plan_of_the_picture() -> None:

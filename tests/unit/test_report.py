@@ -589,12 +589,11 @@ def test_charts_hold_the_times_of_the_tables(tmp_path: Path) -> None:
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
                 None)  # fmt: skip
 FRAME = """<!DOCTYPE html><body><script>
-const began = performance.now(), frame = document.createElement("iframe");
+const frame = document.createElement("iframe");
 frame.style = "width: WIDTHpx; height: 800px; border: 0";
 frame.onload = () => {
   const page = frame.contentDocument.documentElement;
-  const drawn = page.getBoundingClientRect().height > 0 && performance.now() - began;
-  document.body.dataset.found = [page.scrollWidth, page.clientWidth, Math.round(drawn)].join(" ");
+  document.body.dataset.found = [page.scrollWidth, page.clientWidth].join(" ");
 };
 frame.src = "OUT.html";
 document.body.append(frame);
@@ -604,7 +603,7 @@ document.body.append(frame);
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 @pytest.mark.parametrize("width", [390, 1400])
 def test_drawn_by_a_browser(tmp_path: Path, width: int) -> None:
-    """Within a second, nothing to complain of, no scrolling sideways."""
+    """Without errors and without scrolling sideways."""
     report(tmp_path, result(*KINDS["several jobs"](), *KINDS["a hundred cells"]()))
     (tmp_path / "frame.html").write_text(FRAME.replace("WIDTH", str(width)))
     flags = [
@@ -612,19 +611,13 @@ def test_drawn_by_a_browser(tmp_path: Path, width: int) -> None:
         "--disable-sync", "--disable-background-networking", "--disable-component-update",
         "--enable-logging=stderr", "--allow-file-access-from-files", "--dump-dom",
     ]  # fmt: skip
-    times = []
-    for attempt in range(3):  # what else the machine does counts, too: the best of a few
-        profile = f"--user-data-dir={tmp_path / f'profile{attempt}'}"
-        done = subprocess.run(
-            [CHROMIUM, *flags, profile, tmp_path / "frame.html"],
-            capture_output=True, text=True, timeout=120, check=True,
-        )  # fmt: skip
-        assert "CONSOLE" not in done.stderr
-        found = re.search(r'data-found="(\d+) (\d+) (\d+)"', done.stdout)
-        assert found, done.stdout
-        whole, seen, ms = map(int, found.groups())
-        assert whole == seen > width - 30  # a scroll bar's width
-        times.append(ms)
-        if ms < 1000:
-            return
-    pytest.fail(f"drawn in {times} ms")
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    done = subprocess.run(
+        [CHROMIUM, *flags, profile, tmp_path / "frame.html"],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert "CONSOLE" not in done.stderr
+    found = re.search(r'data-found="(\d+) (\d+)"', done.stdout)
+    assert found, done.stdout
+    whole, seen = map(int, found.groups())
+    assert whole == seen > width - 30  # a scroll bar's width

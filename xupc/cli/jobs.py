@@ -153,14 +153,60 @@ def measured_by(
     return {}, f"the job {describe_status(status)}"
 
 
+_LAUNCHERS = {
+    "hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun", "orted", "orterun", "prted", "prterun",
+    "slurmstepd",
+}  # fmt: skip
+
+
+def copies() -> int:
+    """Return how many copies of this command a launcher itself has started; 0 if none has.
+
+    In a thread of a job it starts a job of its own: then its parent is no launcher.
+    """
+    size = next((os.environ[n] for n in SIZE_VARIABLES if n in os.environ), "")
+    if not in_job() or not size.isdecimal() or int(size) < 2:
+        return 0
+    # variables that a shell has kept prove nothing
+    return int(size) if _parent() in _LAUNCHERS else 0
+
+
+def _refuse_copies() -> None:
+    """UsageError if a launcher itself has started several copies of this command."""
+    size = copies()
+    if not size:
+        return
+    raise click.UsageError(
+        f"xupc run starts the threads itself: expected one copy of it, got {size}, started by a "
+        f"launcher; use `xupc run -n {size} PROGRAM` without the launcher, or give the launcher "
+        "`python PROGRAM`"
+    )
+
+
+def _parent() -> str:
+    """Return the name of the process that started this one; "" if the system does not say."""
+    try:
+        return Path(f"/proc/{os.getppid()}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _given(context: click.Context, option: click.Parameter, threads: int | None) -> int:
+    """Return the number of threads; without one, a launcher's copies are refused first."""
+    if threads is None:
+        _refuse_copies()
+        raise click.MissingParameter(ctx=context, param=option)
+    return threads
+
+
 @click.command("run", context_settings={"ignore_unknown_options": True}, epilog=examples(
     "xupc run -n 4 program.py ARGUMENTS",
     "xupc run -np 8 --nodes 4x2 python -m package.module",
     "xupc run -n 4 --mpi mpi4py_program.py",
 ))  # fmt: skip
 @click.option(
-    "-n", "-np", "threads", type=click.IntRange(min=1), required=True,
-    help="The number of threads to start.",
+    "-n", "-np", "threads", type=click.IntRange(min=1), callback=_given,
+    help="The number of threads to start.  [required]",
 )  # fmt: skip
 @_nodes_option
 @click.option(
@@ -238,44 +284,6 @@ def run_command(
 
 # The program's own options are not ours: everything after its name is left alone.
 run_command.allow_interspersed_args = False
-
-
-_LAUNCHERS = {
-    "hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun", "orted", "orterun", "prted", "prterun",
-    "slurmstepd",
-}  # fmt: skip
-
-
-def copies() -> int:
-    """Return how many copies of this command a launcher itself has started; 0 if none has.
-
-    In a thread of a job it starts a job of its own: then its parent is no launcher.
-    """
-    size = next((os.environ[n] for n in SIZE_VARIABLES if n in os.environ), "")
-    if not in_job() or not size.isdecimal() or int(size) < 2:
-        return 0
-    # variables that a shell has kept prove nothing
-    return int(size) if _parent() in _LAUNCHERS else 0
-
-
-def _refuse_copies() -> None:
-    """UsageError if a launcher itself has started several copies of this command."""
-    size = copies()
-    if not size:
-        return
-    raise click.UsageError(
-        f"xupc run starts the threads itself: expected one copy of it, got {size}, started by a "
-        f"launcher; use `xupc run -n {size} PROGRAM` without the launcher, or give the launcher "
-        "`python PROGRAM`"
-    )
-
-
-def _parent() -> str:
-    """Return the name of the process that started this one; "" if the system does not say."""
-    try:
-        return Path(f"/proc/{os.getppid()}/comm").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
 
 
 def _interpreter(program: Sequence[str]) -> list[str]:

@@ -31,6 +31,7 @@ Spec = dict[str, Any]
 _KNOWN = {CHOSEN: 0, "PULL": 1, "PUSH": 2, "MULTICORE": 3, "plan": 4}
 _FIRST_PEER = 5
 _INK, _SOFT, _RULE = "var(--ink)", "var(--soft)", "var(--rule)"
+_NARROW = 480  # pixels of a chart: below that, rows have short labels
 _HUES = "blue", "orange", "green", "brown", "red", "purple", "sky"
 _COLOURS = _INK, *(f"var(--{hue})" for hue in _HUES)
 _SHAPES = (
@@ -334,7 +335,7 @@ def bands(of: str, title: str, along: str, rows: Sequence[Spec], *, sizes: bool)
         "encoding": {
             "x": {"field": "x", "type": "quantitative", "title": along,
                   "scale": {"type": "log", "base": 2, "nice": False},
-                  "axis": {**axis, "values": values, "labelOverlap": True}},
+                  "axis": {**axis, "values": values, "labelOverlap": True, "labelSeparation": 6}},
             "color": by_name(_COLOURS),
         },
         "layer": [
@@ -362,10 +363,11 @@ def intervals(group: Sequence[Standing], lines: Sequence[Line]) -> Spec | None:
         for _, e in line.points[:1]:
             low, high = ends(e)
             if e.value > 0:
+                label = formatting.time(e.value)
                 rows.append({
                     "name": line.name, "value": e.value, "low": low, "high": high,
-                    "colour": line.style.colour, "label": formatting.time(e.value),
-                    "said": f"{line.name}: {formatting.time(e.value)}",
+                    "colour": line.style.colour, "label": label, "short": label,
+                    "said": f"{line.name}: {label}",
                 })  # fmt: skip
     title, call = "time of a call (left is faster)", group[0].cell.title
     return whiskers(title, rows, of=call, labels=_TIME) if rows else None
@@ -386,7 +388,8 @@ def whiskers(
     title
         What the axis shows.
     rows
-        "name", "value", "low", "high", "colour", "label" (at the right) and "said" of each row.
+        "name", "value", "low", "high", "colour", "label" (at the right), "short" (the same on a
+        narrow page) and "said" of each row.
     of
         The call, for readers that do not see the page.
     labels
@@ -402,14 +405,30 @@ def whiskers(
         "scale": {"type": "log", "nice": False, "padding": 10},
         "axis": {**axis, **_tick_axis(least, most)},
     }  # fmt: skip
-    colour = {"field": "colour", "type": "nominal", "scale": None}
-    said = {"field": "said", "type": "nominal"}
     names = {
         "field": "name", "type": "nominal", "title": None, "sort": None,
         "axis": {"labelColor": _INK, "labelFontSize": 12, "grid": False, "domain": False,
                  "ticks": False},
     }  # fmt: skip
-    layers: list[Spec] = [
+    layers = _whisker_layers(along)
+    if even is not None:
+        layers.insert(0, {
+            "data": {"values": [{"even": even}]}, "mark": {"type": "rule", "color": _INK},
+            "encoding": {"x": {"field": "even", **along}, "y": None},
+        })  # fmt: skip
+    # "fit-x" makes room for names and labels: long ones leave none for the values on a phone
+    shown = f"containerSize()[0] < {_NARROW} ? datum.short : datum.label"
+    return _whole(of, title, 24 * len(rows) + 10, {
+        "transform": [{"calculate": shown, "as": "shown"}],
+        "encoding": {"y": names}, "layer": layers,
+    }, rows)  # fmt: skip
+
+
+def _whisker_layers(along: Spec) -> list[Spec]:
+    """Return the interval, the value and the label of each row."""
+    colour = {"field": "colour", "type": "nominal", "scale": None}
+    said = {"field": "said", "type": "nominal"}
+    return [
         {"mark": {"type": "rule", "strokeWidth": 2.4}, "params": [
             {"name": "zoom", "bind": "scales", "select": {
                 "type": "interval", "encodings": ["x"], "zoom": "wheel![event.ctrlKey]"}}],
@@ -418,17 +437,8 @@ def whiskers(
         {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1}, "encoding": {
             "x": {"field": "value", **along}, "color": colour, "tooltip": said}},
         {"mark": {"type": "text", "align": "left", "dx": 8, "clip": False}, "encoding": {
-            "x": {"value": "width"}, "text": {"field": "label", "type": "nominal"}}},
+            "x": {"value": "width"}, "text": {"field": "shown", "type": "nominal"}}},
     ]  # fmt: skip
-    if even is not None:
-        layers.insert(0, {
-            "data": {"values": [{"even": even}]}, "mark": {"type": "rule", "color": _INK},
-            "encoding": {"x": {"field": "even", **along}, "y": None},
-        })  # fmt: skip
-    whole = _whole(of, title, 24 * len(rows) + 10, {
-        "encoding": {"y": names}, "layer": layers,
-    }, rows)  # fmt: skip
-    return {**whole, "padding": {"left": 5, "top": 5, "bottom": 5, "right": 120}}
 
 
 def ends(e: Estimate | Ratio) -> tuple[float, float]:

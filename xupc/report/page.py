@@ -109,6 +109,9 @@ def rendered(template: str, **values: Any) -> str:
         loader=jinja2.FunctionLoader(text_of),
     )  # fmt: skip
     environment.filters |= {"time": formatting.time, "with_mpi": with_mpi}
+    environment.filters["breakable"] = lambda name: markupsafe.Markup("_<wbr>").join(
+        map(markupsafe.escape, str(name).split("_"))  # a long name breaks between its words
+    )
     environment.filters["data"] = lambda spec: markupsafe.Markup(as_data(spec))
     scripts, policy = program() if values["charts"] else ([], "")
     return environment.get_template(template).render(

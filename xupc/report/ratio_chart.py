@@ -28,9 +28,11 @@ def ratio_chart(standings: Sequence[Standing], peer: str) -> Spec | None:
 def _row(standing: Standing, versus: Versus) -> Spec:
     cell, (low, high) = standing.cell, ends(versus.ratio)
     name = f"{cell.collective}, {size(cell.nbytes)}" if cell.nbytes else cell.collective
-    label = margin(versus.ratio.value) + ("" if versus.verdict == "win" else f", {versus.verdict}")
+    short = margin(versus.ratio.value)
+    label = short + ("" if versus.verdict == "win" else f", {versus.verdict}")
     return {
         "name": name, "value": versus.ratio.value, "low": low, "high": high, "label": label,
+        "short": short,
         "colour": _COLOURS.get(versus.verdict, "var(--soft)"),
         "said": f"{name}: {label}, 95% interval {versus.ratio.interval()}",
     }  # fmt: skip
