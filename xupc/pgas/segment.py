@@ -333,9 +333,9 @@ def cgroup_headroom() -> int | None:
     least: int | None = None
     for folder in host.groups("memory"):
         limit = _first(folder, "memory.max", "memory.limit_in_bytes")
-        used = _first(folder, "memory.current", "memory.usage_in_bytes")
         if limit is None or limit >= 1 << 60:
             continue
+        used = _first(folder, "memory.current", "memory.usage_in_bytes")
         reserve = min(limit // 8, RESERVE)
         room = max(0, limit - reserve - (used or 0) + _inactive_file(folder))
         least = room if least is None else min(least, room)
