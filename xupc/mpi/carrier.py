@@ -26,7 +26,7 @@ _NONE, _SAME, _OTHER, _BESIDE, _FULL = 0, 1, 2, 3, 4
 TEAMS = 128
 """For how many communicators a process has teams at a time.
 
-A team takes up to four of MPICH's 2,048 communicators, which the program may need itself.
+A team takes up to three of MPICH's 2,048 communicators, which the program may need itself.
 """
 # Why MPI carries nonblocking calls.
 _NO_REQUESTS = (
@@ -77,7 +77,7 @@ def _try(plain: MPI.Intracomm, record: Record) -> None:
     except Exception as error:
         team, why = None, f"no team: {said(error)}"
     lacks = _NO_TEAM if team is None else _no_requests(team)
-    lacks = plain.allreduce(lacks, MPI.MAX)
+    lacks = max(plain.allgather(lacks))  # mpi4py's allreduce would duplicate the communicator
     if lacks == _NO_TEAM:
         record.give_to_mpi(why or "no team: an error on another thread")
         return
@@ -119,7 +119,7 @@ def _job(plain: MPI.Intracomm) -> int:
         return _NONE
     if MPI.UNDEFINED in _threads(plain):
         return _OTHER
-    return _FULL if len(_teams) >= TEAMS else _SAME
+    return _FULL if sum(map(_usable, _teams)) >= TEAMS else _SAME
 
 
 def _threads(plain: MPI.Intracomm) -> list[int]:

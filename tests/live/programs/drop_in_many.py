@@ -8,7 +8,6 @@ ALIVE communicators are open.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import random
@@ -17,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
+from support.spare_communicators import spare
 
 import xupc
 from xupc.mpi.carrier import TEAMS
 
 COUNT, ALIVE = map(int, sys.argv[1:])
 AT_A_TIME = 40
-SPARE = 3000  # communicators; MPICH has some 2,000
 WORLD = xupc.Comm(MPI.COMM_WORLD)
 
 
@@ -72,17 +71,6 @@ MAKERS = (
     lambda k: WORLD.Dup(), lambda k: WORLD.Split(WORLD.rank % 2, -WORLD.rank), of_group,
     lambda k: WORLD.Create_cart([WORLD.size]), with_leader,
 )  # fmt: skip
-
-
-def spare() -> int:
-    """Return how many more communicators MPI has on this thread, at most `SPARE`."""
-    made = []
-    with contextlib.suppress(MPI.Exception):
-        while len(made) < SPARE:
-            made.append(MPI.COMM_SELF.Dup())
-    for comm in made:
-        comm.Free()
-    return len(made)
 
 
 def counted() -> tuple[int, int, int, int]:
