@@ -13,7 +13,7 @@ MOST = 3000
 
 def spare() -> int:
     """Return how many more communicators MPI has on this thread, at most `MOST`."""
-    made = []
+    made: list[MPI.Intracomm] = []
     with contextlib.suppress(MPI.Exception):
         while len(made) < MOST:
             made.append(MPI.COMM_SELF.Dup())

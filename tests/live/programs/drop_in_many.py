@@ -13,6 +13,7 @@ import os
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -53,7 +54,7 @@ def with_leader(k: int) -> MPI.Intracomm:
     half = WORLD.Split(upper)
     between = half.Create_intercomm(0, WORLD, 0 if upper else WORLD.size // 2, tag=k % 1000)
     assert between.allreduce(1) == (WORLD.size // 2 if upper else WORLD.size - WORLD.size // 2)
-    merged = xupc.Comm(between.Merge(upper))
+    merged: MPI.Intracomm = xupc.Comm(between.Merge(upper))
     half.Free()
     between.Free()
     return merged
@@ -62,7 +63,7 @@ def with_leader(k: int) -> MPI.Intracomm:
 def of_group(k: int) -> MPI.Intracomm:
     """Return a communicator that only its own threads make."""
     group = WORLD.Get_group()
-    comm = WORLD.Create_group(group, tag=k % 1000)
+    comm: MPI.Intracomm = WORLD.Create_group(group, tag=k % 1000)
     group.Free()
     return comm
 
@@ -118,11 +119,12 @@ work(COUNT - COUNT // 4, mine)
 after = counted()
 if WORLD.rank == 0:
     print(f"KiB, descriptors, teams, spare communicators: {before}, then {after}")
-assert after[0] - before[0] < 4096 + COUNT // 4, (before, after)
+of_teams = 100 * max(0, after[2] - before[2])  # KiB of those that are open
+assert after[0] - before[0] < 4096 + COUNT // 4 + of_teams, (before, after)
 assert after[1] - before[1] < 8 * AT_A_TIME, (before, after)
 assert after[2] < 4 * AT_A_TIME + 64, (before, after)
 assert before[3] - after[3] < 8 * AT_A_TIME, (before, after)
-kept = [MAKERS[k % len(MAKERS)](k) for k in range(ALIVE)]
+kept: list[Any] = [MAKERS[k % len(MAKERS)](k) for k in range(ALIVE)]
 for comm in kept:
     use(comm)
 shared = [comm for comm in kept if comm.size > 1]
