@@ -61,7 +61,9 @@ data. Bytes of calls that MPI carries before a team is open are counted only und
    threads of `MPI.COMM_WORLD`, in their order, starts it, which takes some tenths of a second. On
    another communicator MPI carries the calls, and a later call tries again. On a communicator of
    one thread, and on one where a Python thread other than the main one makes that call, MPI carries
-   all calls.
+   all calls. At most 128 communicators of a process have teams at a time, since a team takes up to
+   three of the 2,048 communicators that MPICH has. On others MPI carries the calls, and a later
+   call tries again.
 3. From then on the [tuning table](how-to/choose-and-tune.md) decides, by method, threads, nodes and
    bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of your
    own (`XUPC_TUNING`) can have other

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.launch import PROJECT, SLOW_ENGINE
-from support.soak import seed
+from support.soak import amount, figure, seed
 
 from xupc.backends.native.native_core import core
 
@@ -53,7 +53,7 @@ def shapes() -> list[tuple[int, str | None, str]]:
     """Return threads, nodes and check for each test of calls that xupc carries."""
     found = [(2, None, check) for check in checks(CALLS)]
     found += [(3, "2,1", check) for check in checks(CALLS) if check != "other_job"]
-    alone = {"other_job", "differing"}  # need a second thread
+    alone = {"other_job", "differing", "crowded"}  # need a second thread
     return [*found, *((1, None, check) for check in checks(CALLS) if check not in alone)]
 
 
@@ -153,15 +153,20 @@ def test_requests(live: Live, n: int, nodes: str | None, check: str) -> None:
     assert result.stdout.count("done") == n, result.report()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
-    ("n", "count"),
-    [(2, 400), pytest.param(2, 10_000, marks=pytest.mark.slow)],
-)  # fmt: skip
-def test_many_communicators(live: Live, n: int, count: int) -> None:
+    ("n", "nodes"), [(2, None), pytest.param(3, "2,1", marks=pytest.mark.slow)]
+)
+def test_many_communicators(live: Live, n: int, nodes: str | None) -> None:
     """They are made, used and freed in an order of each thread: nothing grows."""
-    env = {"XUPC_COMM": "force"}
-    result = live(n, MANY, args=[str(count)], env=env, own_job=True, timeout=60 + count // 10)
+    count, alive = amount(200, 10_000), amount(10, 1_200)
+    result = live(
+        n, MANY, args=[str(count), str(alive)], nodes=nodes, env={"XUPC_COMM": "force"},
+        own_job=True, timeout=60 + count // 4,
+    )  # fmt: skip
     assert result.stdout.count("done") == n, result.report()
+    counts = next(line for line in result.stdout.splitlines() if "spare communicators" in line)
+    figure(f"{count} communicators on {n} threads", counts)
 
 
 @pytest.mark.parametrize("what", ["plain", "late"])

@@ -7,6 +7,7 @@ sizes, root, operation and basic type. How a thread describes its own message do
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 from mpi4py import MPI
@@ -19,8 +20,14 @@ from .switch import FORCE, mode
 
 __all__ = ["team_for"]
 
-# Jobs of xupc: there is none; one of all these threads; others; a Python thread beside the main one
-_NONE, _SAME, _OTHER, _BESIDE = 0, 1, 2, 3
+# Jobs of xupc: there is none; one of all these threads; others; a Python thread beside the main
+# one; one with as many teams as there can be
+_NONE, _SAME, _OTHER, _BESIDE, _FULL = 0, 1, 2, 3, 4
+TEAMS = 128
+"""For how many communicators a process has teams at a time.
+
+A team takes up to three of MPICH's 2,048 communicators, which the program may need itself.
+"""
 # Why MPI carries nonblocking calls.
 _NO_REQUESTS = (
     "", "between nodes MPI carries nonblocking calls", "xupc records calls",
@@ -28,6 +35,9 @@ _NO_REQUESTS = (
 )  # fmt: skip
 _NO_TEAM = len(_NO_REQUESTS)
 _NOT_STARTED = "xupc does not run yet: the first call on all threads of COMM_WORLD starts it"
+
+_CROWDED = f"many communicators: {TEAMS} others have teams"
+_teams: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def team_for(comm: Any, record: Record) -> Any:
@@ -53,7 +63,7 @@ def _open(comm: Any, record: Record) -> None:
     """Open a team, with the same outcome on all threads."""
     plain = MPI.Intracomm(comm)
     why = _unfit(plain)
-    if why == _NOT_STARTED:
+    if why in (_NOT_STARTED, _CROWDED):
         record.try_later(why)
     elif why:
         record.give_to_mpi(why)
@@ -67,7 +77,7 @@ def _try(plain: MPI.Intracomm, record: Record) -> None:
     except Exception as error:
         team, why = None, f"no team: {said(error)}"
     lacks = _NO_TEAM if team is None else _no_requests(team)
-    lacks = plain.allreduce(lacks, MPI.MAX)
+    lacks = max(plain.allgather(lacks))  # mpi4py's allreduce would duplicate the communicator
     if lacks == _NO_TEAM:
         record.give_to_mpi(why or "no team: an error on another thread")
         return
@@ -92,6 +102,8 @@ def _unfit(plain: MPI.Intracomm) -> str:
     jobs = set(plain.allgather(_job(plain)))
     if _BESIDE in jobs:
         return "not called by the main Python thread"
+    if _FULL in jobs:
+        return _CROWDED
     if jobs == {_NONE}:
         of_all = (MPI.IDENT, MPI.CONGRUENT, MPI.SIMILAR)
         return "" if plain.Compare(constants.plain()) in of_all else _NOT_STARTED
@@ -105,7 +117,9 @@ def _job(plain: MPI.Intracomm) -> int:
         current.world()
     except NotInitializedError:
         return _NONE
-    return _OTHER if MPI.UNDEFINED in _threads(plain) else _SAME
+    if MPI.UNDEFINED in _threads(plain):
+        return _OTHER
+    return _FULL if sum(map(_usable, _teams)) >= TEAMS else _SAME
 
 
 def _threads(plain: MPI.Intracomm) -> list[int]:
@@ -125,4 +139,6 @@ def _new_team(plain: MPI.Intracomm) -> Any:
 
     if current.team is None:
         init()
-    return held(current.world().new_team(_threads(plain)))
+    team = held(current.world().new_team(_threads(plain)))
+    _teams.add(team)
+    return team

@@ -67,7 +67,7 @@ class Topology:
             # MPI itself pairs the blocks of both ends; Open MPI compares the two counts
             self.plain.Neighbor_alltoall([mine, 1, MPI.INT], [match, 1, MPI.INT])
             isolated = not (self.sources or self.destinations)
-            self.isolated = bool(self.plain.allreduce(int(isolated), MPI.MAX))
+            self.isolated = any(self.plain.allgather(isolated))
             if self._near is not None:
                 self._drop()
             self._near = Neighbours(team.state, self.sources, self.destinations, match.tolist())

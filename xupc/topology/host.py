@@ -6,9 +6,9 @@ file systems they read, so that tests can feed them small trees.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = [
@@ -93,9 +93,16 @@ def memory_limit(cgroups: Path = _CGROUPS, proc_self: Path = _PROC_SELF) -> int 
 
 def groups(
     controller: str, cgroups: Path = _CGROUPS, proc_self: Path = _PROC_SELF
-) -> Iterator[Path]:
-    """Yield the directories of this process's cgroup and of all those above it, innermost first."""
-    for line in (read(proc_self / "cgroup") or "").splitlines():
+) -> tuple[Path, ...]:
+    """Return the directories of this process's cgroup and of those above it, innermost first."""
+    return _directories(controller, cgroups, read(proc_self / "cgroup") or "")
+
+
+@functools.lru_cache(maxsize=8)
+def _directories(controller: str, cgroups: Path, text: str) -> tuple[Path, ...]:
+    """Return the directories that are there, of what /proc/self/cgroup says; searched once."""
+    found = []
+    for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             mount = cgroups
@@ -105,9 +112,8 @@ def groups(
             continue
         # Inside a container the path may be the host's: then only the mount itself is there.
         relative = Path(path.lstrip("/"))
-        for group in (relative, *relative.parents):
-            if (mount / group).is_dir():
-                yield mount / group
+        found += [mount / group for group in (relative, *relative.parents)]
+    return tuple(group for group in found if group.is_dir())
 
 
 def read(path: Path) -> str | None:

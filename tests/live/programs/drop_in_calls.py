@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from support.spare_communicators import spare
 
 import xupc
+from xupc.mpi import carrier
 
 PLAIN = MPI.COMM_WORLD
 comm = xupc.Comm(PLAIN)
@@ -453,6 +455,27 @@ def parts() -> None:
     comm.Barrier()
 
 
+def crowded() -> None:
+    """Communicators beyond those that have teams go by MPI, until others were freed."""
+    comm.Barrier()
+    one, before = comm.Dup(), spare()
+    one.Barrier()
+    assert before - spare() <= (1 if xupc.init().tree.node_count == 1 else 3)
+    one.Free()
+    carrier.TEAMS = 3
+    several = [comm, *(comm.Dup() for _ in range(4))]
+    for each in several:
+        each.Barrier()
+    ways = [carried(each, "Barrier") for each in several]
+    assert ways == [{"xupc": 2}] + [{"xupc": 1}] * 2 + [{"MPI": 1}] * 2, ways
+    assert "many communicators" in several[-1].explain()
+    for each in several[1:3]:
+        each.Free()
+    for _ in range(8):
+        several[-1].Barrier()
+    assert carried(several[-1], "Barrier") == {"MPI": 8, "xupc": 1}
+
+
 def other_job() -> None:
     """If the program has started xupc on other threads, MPI carries the calls."""
     half = PLAIN.Split(me % 2)
@@ -484,7 +507,8 @@ def differing() -> None:
 
 CHECKS = [
     barrier, bcast, allgather, gather_and_scatter, alltoall, allreduce, reduce_and_scan,
-    reduce_scatter, operations, errors, communicators, parts, other_job, differing,
+    reduce_scatter, operations, errors, communicators, parts, crowded, other_job,
+    differing,
 ]  # fmt: skip
 
 if __name__ == "__main__":
