@@ -170,7 +170,7 @@ def test_hidden_costs_are_found(calls: list[Call]) -> None:
     known = dict(parameters)
     known["copy_rate"] = replace_source(start.parameters["copy_rate"])
     before = machine_file.Machine("start", {**start.parameters, "copy_rate": known["copy_rate"]})
-    fitted = fitted_machine(before, fit(ours, before, 20.0), "fitted", "a test")
+    fitted = fitted_machine(before, fit(ours, before), "fitted", "a test")
     assert max(beside(call, before).error for call in theirs) > 0.5
     assert max(beside(call, fitted).error for call in theirs) < 0.15
     assert all(fitted.parameters[key].source == "a test" for key in hidden)

@@ -235,7 +235,7 @@ def test_what_a_file_leaves_out_is_assumed(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("", "version: expected 1"),
-        ("version = 3", "version: expected 1 or 2"),
+        ("version = 4", "version: expected 1 or 2 or 3"),
         ("version = 1\nspeed = 3", "speed: expected one of copy_rate"),
         ("version = 1\nwire_rate = 3", "wire_rate: expected a table"),
         ("version = 1\n[wire_rate]\nvalue = 'x'", "wire_rate: value: expected a positive number"),
@@ -246,6 +246,7 @@ def test_what_a_file_leaves_out_is_assumed(tmp_path: Path) -> None:
         ("version = 1\n[wire_rate]\nvalue = 2\nlow = 3", "expected low <= value <= high"),
         ("version = 1\n[wire_rate]\nvalue = 2\nmost = 3", "most: expected value, low"),
         ("version = 1\n[cores]\nvalue = 1.5", "cores: value: expected an int"),
+        ("version = 3\n[links]\nvalue = 0", "links: value: expected an int, 1 or more"),
         ("version = 1\n[", "machine"),
     ],
 )  # fmt: skip
@@ -275,7 +276,8 @@ def test_a_machine_of_what_jobs_have_measured() -> None:
     assert set(found.assumed) == {
         "node_copy_rate", "wire_rate", "send_time", "receive_time", "byte_time",
         "nodes_on_machine", "call_time", "step_time", "switch_time", "cache_copy_rate",
-        "cache_size", "crossing_rate", "fold_rate", "scan_rate",
+        "cache_size", "crossing_rate", "fold_rate", "scan_rate", "wire_burst", "links",
+        "split_size",
     }  # fmt: skip
 
 

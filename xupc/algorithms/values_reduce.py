@@ -253,7 +253,7 @@ def _register(form: str, *, to_one: bool) -> None:
     )(staged)  # fmt: skip
     add(
         "nodes", "Node roots exchange the values of their nodes, wherever the result is needed.",
-        applies=nodes.can_be_in_parts, preferred=nodes.is_exchanged,
+        applies=nodes.can_be_exchanged, preferred=nodes.is_exchanged,
     )(nodes.exchange)  # fmt: skip
     if to_one:
         add(

@@ -14,7 +14,7 @@ from ..plan.recorder import ALL, Recorder
 from ..plan.steps import BlockRef, Blocks
 from .conditions import CallFacts
 from .node_relay import Relay
-from .private_staging import LINE
+from .private_staging import LINE, Places
 from .reduce_parts import in_parts as parts_are_faster
 from .reduce_parts import parts_pay
 from .reduce_positions import nodes_by_rank, nodes_in_order
@@ -22,8 +22,8 @@ from .reduce_spec import tree_of
 from .values_reduce_spec import ReduceSpec
 
 __all__ = [
-    "can_be_in_parts", "can_pass_chain", "exchange", "has_table", "in_parts", "is_exchanged",
-    "nodes_pay", "passes_chain", "pipeline", "reduce_by_table", "table",
+    "can_be_exchanged", "can_be_in_parts", "can_pass_chain", "exchange", "has_table", "in_parts",
+    "is_exchanged", "nodes_pay", "passes_chain", "pipeline", "reduce_by_table", "table",
 ]  # fmt: skip
 
 _DEEP = 3  # units under way where results follow values on the same links
@@ -51,6 +51,33 @@ def can_be_in_parts(call: CallFacts) -> bool:
     most = max((1 + call.tree.node_count) * call.line, 2 * (call.line + _spare(call, r)))
     fits = not call.one_node and Relay.fits(call, most, _DEEP)
     return fits and (_free(r) or nodes_in_order(call))
+
+
+def can_be_exchanged(call: CallFacts) -> bool:
+    """As in parts, and no node root sends more than `max_messages` messages.
+
+    A unit gets shorter with more nodes, since a value of each has a place. So all units of long
+    values would take messages in the square of the number of nodes.
+    """
+    if not can_be_in_parts(call):
+        return False
+    r, n = _work(call), call.tree.node_count
+    places = Relay.places(call, r.nbytes, (1 + n) * (r.nbytes + LINE), _DEEP)
+    units = r.units(_width_of(places, r, 1 + n))
+    return len(units) * (n - 1) <= call.tuning["max_messages"]
+
+
+def _width_of(
+    places: tuple[Places, Places], r: ReduceSpec, slots: int, spare: int = 0, areas: int = 1
+) -> int:
+    """Return the bytes of a unit, for the places of staged and of arriving values.
+
+    `slots`: the values of a unit that have a place at a node root, each with `spare` bytes more.
+    """
+    out, landing = places
+    if out.short:
+        return r.nbytes
+    return min(out.width // areas // LINE * LINE, landing.width // slots // LINE * LINE - spare)
 
 
 def can_pass_chain(call: CallFacts) -> bool:
@@ -197,12 +224,10 @@ class ByNodes:
         crossing = r.nbytes * t.largest_node if flat and areas == 1 else None
         out = r.nbytes if areas == 1 else areas * (-(-r.nbytes // LINE) * LINE)
         self.relay = Relay(t, out, landing, crossing, _DEEP)
-        width = r.nbytes
-        if not self.relay.out.short:
-            room = self.relay.landing.width // self.slots // LINE * LINE - spare
-            width = min(self.relay.out.width // areas // LINE * LINE, room)
-            if chained:  # the last unit is soonest through if it is not a large one
-                width = t.unit(r.nbytes, width)
+        places = self.relay.out, self.relay.landing
+        width = _width_of(places, r, self.slots, spare, areas)
+        if chained and not self.relay.out.short:
+            width = t.unit(r.nbytes, width)  # the last unit is soonest through if it is not long
         self.units = r.units(width)
         self.stride = -(-max(size for _, size in self.units) // LINE) * LINE + spare
         every = set(range(n))

@@ -18,8 +18,8 @@ from xupc.report import formatting
 __all__ = ["beside_lines", "fit_to"]
 
 _WORST = 10  # calls that are printed
-_STEADY = 0.1  # calls whose launches differ by no more are also judged alone
-_HEAD = ["call", "size", "threads", "variant", "measured", "modelled", "ratio", "why"]
+_STEADY = 0.2  # calls whose launches differ by no more are also judged alone
+_HEAD = ["call", "size", "threads", "variant", "measured", "modelled", "ratio", "launches", "why"]
 
 
 def _calls(paths: Sequence[Path], *, prepared: bool) -> tuple[list[Call], int]:
@@ -41,12 +41,12 @@ def beside_lines(paths: Sequence[Path], machine: Machine) -> Iterator[str]:
     yield from _judged(calls, machine)
 
 
-def fit_to(paths: Sequence[Path], machine: Machine, seconds: float) -> tuple[Machine, list[str]]:
+def fit_to(paths: Sequence[Path], machine: Machine) -> tuple[Machine, list[str]]:
     """Return a machine fitted to one half of the calls of results, and what the other half says."""
     calls, left = _calls(paths, prepared=False)
     ours, theirs = halves(calls)
     try:
-        costs = fit(ours, machine, seconds)
+        costs = fit(ours, machine)
     except ValueError as error:
         raise click.UsageError(f"--fit: {error}") from None
     names = ", ".join(path.parent.name + "/" + path.name.partition(".")[0] for path in paths)
@@ -72,6 +72,13 @@ def _judged(calls: Sequence[Call], machine: Machine) -> Iterator[str]:
     yield f"launches of one call differ by {spread:.0%} in the middle"
     yield f"the {min(_WORST, len(calls))} that are furthest off:"
     yield from aligned([_HEAD, *(_row(each, machine) for each in found[:_WORST])], indent=2)
+    yield f"*: launches differ by more than {_STEADY:.0%}, so no model could be that near"
+
+
+def _launches(call: Call) -> str:
+    """Return by how much a call's launches differ, marked where no model could be nearer."""
+    spread = call.high / call.low - 1
+    return f"{spread:.0%}{' *' if spread > _STEADY else ''}"
 
 
 def _errors(errors: Sequence[float]) -> str:
@@ -87,5 +94,6 @@ def _row(found: Compared, machine: Machine) -> list[str]:
     return [
         call.cell.collective, formatting.size(call.cell.nbytes), where, call.algorithm,
         formatting.time(call.measured), formatting.time(found.predicted),
-        f"{found.predicted / call.measured:.2f}", reason(found, machine),
+        f"{found.predicted / call.measured:.2f}", _launches(call),
+        reason(found, machine),
     ]  # fmt: skip

@@ -43,7 +43,6 @@ __all__ = [
     "selection_table", "transport_option",
 ]  # fmt: skip
 
-_FIT_SECONDS = 90.0
 _WORTH = 0.01  # a smaller gain is not printed
 _HEAD = ["variant", "time", "range", "bound by", "busiest node", "messages"]
 
@@ -186,7 +185,7 @@ def _fitted(
     check_writable(path)
     if not force:
         refuse_existing([("--fit", path)])
-    machine, lines = fit_to(against, machine, _FIT_SECONDS)
+    machine, lines = fit_to(against, machine)
     machine = replace(machine, name=path.stem)
     path.write_text(text_of(machine), encoding="utf-8")
     return machine, lines

@@ -2,7 +2,7 @@
 
 A file is TOML::
 
-    version = 2
+    version = 3
     name = "cluster-a"
     [wire_rate]
     value = 12.5e9
@@ -28,8 +28,8 @@ from ..records import record
 
 __all__ = ["MEANING", "Machine", "Parameter", "built_in_names", "find", "parse", "text_of"]
 
-VERSION = 2
-READABLE = 1, 2  # files of version 1 lack the parameters since then
+VERSION = 3
+READABLE = 1, 2, 3  # files of earlier versions lack the parameters since then
 UNKNOWN = 1.5
 ASSUMED = "assumed"
 LARGEST = 1 << 16  # a file beyond this is not of a machine
@@ -39,7 +39,7 @@ MEANING: Mapping[str, str] = {
     "copy_rate": "bytes per second that one thread copies",
     "node_copy_rate": "bytes per second that all threads of a node copy together",
     "line_latency": "seconds until another core sees a store",
-    "wire_rate": "bytes per second of a node's network, in each direction",
+    "wire_rate": "bytes per second of each link of a node, in each direction",
     "wire_latency": "seconds from one node to another one",
     "send_time": "seconds of the sending thread for a message",
     "receive_time": "seconds of the receiving thread for a message",
@@ -54,14 +54,19 @@ MEANING: Mapping[str, str] = {
     "crossing_rate": "bytes per second of a copy out of the cache of another core",
     "fold_rate": "bytes per second that a reduction reads out of a cache",
     "scan_rate": "bytes per second that a scan reads out of a cache",
+    "wire_burst": "bytes that a link carries at once after it has been idle",
+    "links": "links of a node",
+    "split_size": "bytes from which a message goes over all links, 0 if each thread has one",
 }
 """The parameters of a machine."""
 _RATES = (
     "copy_rate", "node_copy_rate", "wire_rate", "cache_copy_rate", "cache_size", "crossing_rate",
-    "fold_rate", "scan_rate",
+    "fold_rate", "scan_rate", "wire_burst",
 )  # fmt: skip
-_MAY_BE_ZERO = "send_time", "receive_time", "byte_time", "call_time", "step_time", "switch_time"
-COUNTS = "cores", "nodes_on_machine"
+_MAY_BE_ZERO = (
+    "send_time", "receive_time", "byte_time", "call_time", "step_time", "switch_time", "wire_burst",
+)  # fmt: skip
+COUNTS = "cores", "nodes_on_machine", "links", "split_size"
 """The parameters that are whole numbers, known without an interval."""
 
 
@@ -101,7 +106,8 @@ class Machine:
             p["byte_time"] * 1e9, p["node_copy_rate"] / 1e9, int(p["cores"]),
             int(p["nodes_on_machine"]), p["call_time"] * 1e9, p["step_time"] * 1e9,
             p["switch_time"] * 1e9, p["cache_copy_rate"] / 1e9, p["cache_size"],
-            p["crossing_rate"] / 1e9, p["fold_rate"] / 1e9, p["scan_rate"] / 1e9,
+            p["crossing_rate"] / 1e9, p["fold_rate"] / 1e9, p["scan_rate"] / 1e9, p["wire_burst"],
+            int(p["links"]), int(p["split_size"]),
         )  # fmt: skip
 
     def fastest(self) -> Rates:
@@ -189,6 +195,8 @@ def _number(key: str, part: str, given: Any) -> float:
     number = type(given) in (int, float)
     if key in COUNTS and not (type(given) is int and given >= 0):
         raise ValueError(f"{key}: {part}: expected an int, 0 or more, got {given!r}")
+    if key == "links" and not given:
+        raise ValueError(f"{key}: {part}: expected an int, 1 or more, got 0")
     if not number or not math.isfinite(given) or given < 0:
         raise ValueError(f"{key}: {part}: expected a positive number, got {given!r}")
     if given == 0 and key not in (*_MAY_BE_ZERO, *COUNTS):

@@ -31,7 +31,7 @@ COSTS: Final[dict[str, tuple[str, ...]]] = {
         "copy", "node_copy", "cores", "nodes", "cached", "cache", "crossing", "fold", "scan",
     ),
     "cache lines": ("line",),
-    "wire rate": ("wire",),
+    "wire rate": ("wire", "burst", "links", "split"),
     "wire latency": ("latency",),
     "MPI's time": ("send", "receive", "per_byte", "cores", "nodes"),
     "calls and steps": ("call", "step", "cores", "nodes"),

@@ -24,7 +24,7 @@ class Rates:
     Attributes
     ----------
     copy, wire
-        Rates of a thread's copies and of a node's network in each direction.
+        Rates of a thread's copies and of each link of a node in each direction.
     line, latency
         Latencies of a cache line and of the network.
     assumed
@@ -48,6 +48,11 @@ class Rates:
         Rate of a copy whose bytes come from the cache of another core. 0: that of any copy.
     fold, scan
         Rates at which a reduction and a scan read their operands in a cache. 0: that of a copy.
+    burst
+        Bytes that a link carries at once after it has been idle.
+    links, split
+        Links of a node, and the bytes from which a message goes over all of them. 0: none does, and
+        each thread has one of them.
     """
 
     copy: float
@@ -69,6 +74,9 @@ class Rates:
     crossing: float = 0.0
     fold: float = 0.0
     scan: float = 0.0
+    burst: float = 0.0
+    links: int = 1
+    split: int = 0
 
 
 def rates_of(bounds: Mapping[str, float], several_nodes: bool) -> Rates:

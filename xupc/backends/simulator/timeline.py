@@ -13,8 +13,9 @@ no byte moves:
 * a signal is visible one cache line latency later; a barrier ends two cache line latencies after
   the last thread has arrived. Across nodes its messages add to that: one round from all node roots
   to all others on few nodes, else the rounds of a dissemination. The data of a led call is in them;
-* a message leaves when both sides have posted it and the sender's network is free; it takes its
-  bytes at the wire rate there, and at the receiver's end as soon as that is free, and the latency.
+* a message leaves when both sides have posted it and the sender's link is free; it takes its bytes
+  at the wire rate there, and at the receiver's end as soon as that is free, and the latency
+  (`network`: several links, and bytes that an idle link carries at once).
   A one-sided read sends a request first, which takes one latency more;
 * MPI takes time of the sending thread before a message leaves, and time of the receiving one, for
   one message after the other, before it is there.
@@ -34,6 +35,7 @@ from typing import Any
 
 from ...topology.tree import Tree
 from .errors import ProtocolError
+from .network import Network
 from .processors import Memory, Processors
 from .rates import Rates
 from .sim_program import (
@@ -142,8 +144,7 @@ class Clock:
         self.signals: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
         self.listening: dict[tuple[int, int], list[Lane]] = defaultdict(list)
         self.posted: dict[Any, list[tuple[float, int]]] = defaultdict(list)
-        nodes = range(self.tree.node_count)
-        self.free = [[0.0 for _ in nodes] for _ in range(2)]  # network out, in
+        self.network = Network(self.tree, rates)
         self.mpi = [0.0] * self.size  # when the MPI of a thread has done its last message
         memory = Memory(programs) if rates.cached or rates.crossing else None
         self.processors = Processors(self.tree, rates, memory)
@@ -351,32 +352,21 @@ class Clock:
         self, start: float, ends: tuple[int, int], tickets: tuple[int, int], nbytes: int
     ) -> None:
         sender = ends[0]
-        begin, left = self._leaves(start, self.node[sender], nbytes)
+        begin, left = self.network.leave(sender, start, nbytes)
         self._at(left, self._set, self.tickets[sender][tickets[0]], 1, left)
         if nbytes:
             self._act("send", sender, begin, left, nbytes, ends[1])
-        self._at(begin, self._comes, begin, ends, tickets[1], nbytes, "receive")
-
-    def _leaves(self, start: float, node: int, nbytes: int) -> tuple[float, float]:
-        """Return when a message begins to leave its node, and when all of it has left."""
-        if not nbytes:
-            return start, start
-        begin = max(start, self.free[0][node])
-        self.free[0][node] = left = begin + nbytes / self.rates.wire
-        return begin, left
+        self._at(begin, self._comes, begin, left, ends, tickets[1], nbytes, "receive")
 
     def _comes(
-        self, begin: float, ends: tuple[int, int], ticket: int, nbytes: int, kind: str
+        self, begin: float, left: float, ends: tuple[int, int], ticket: int, nbytes: int, kind: str
     ) -> None:
         """Take a message through the link of its receiver, which it reaches at `begin`.
 
         The network between the links holds what that link cannot take yet, so messages to other
         nodes need not wait for it.
         """
-        node, there = self.node[ends[1]], begin
-        if nbytes:
-            there = max(begin, self.free[1][node]) + nbytes / self.rates.wire
-            self.free[1][node] = there
+        there = self.network.reach(ends, begin, left, nbytes)
         if not self.led:
             there += self.rates.latency
         self._at(there, self._arrives, begin, there, ends, ticket, nbytes, kind)
@@ -417,8 +407,8 @@ class Clock:
 
     def _answer(self, start: float, ends: tuple[int, int], ticket: int, nbytes: int) -> None:
         """Send what a one-sided read asks for."""
-        begin, _ = self._leaves(start, self.node[ends[0]], nbytes)
-        self._at(begin, self._comes, begin, ends, ticket, nbytes, "get")
+        begin, left = self.network.leave(ends[0], start, nbytes)
+        self._at(begin, self._comes, begin, left, ends, ticket, nbytes, "get")
 
 
 def _weight(what: Any) -> int:
