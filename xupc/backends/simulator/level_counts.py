@@ -233,7 +233,8 @@ class _LevelClock(Clock):
         self, programs: Sequence[Program], domains: Domains, latency: Sequence[float],
         by_levels: Sequence[bool], *, only_latency: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(programs, rates_of({}, several_nodes=True))
+        chain = Rates(math.inf, 0.0, math.inf, latency[0], ())
+        super().__init__(programs, chain if only_latency else rates_of({}, several_nodes=True))
         self.names = domains.names
         self.labels = np.array(domains.labels)
         self.apart = domains.widest().tolist()
@@ -243,8 +244,6 @@ class _LevelClock(Clock):
         self.counts = [[0, 0, 0] for _ in latency]  # by the widest level: bytes, lines, signals
         self.between: defaultdict[tuple[int, int], int] = defaultdict(int)  # bytes: from, to
         self.writers: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-        if only_latency:
-            self.rates = Rates(math.inf, 0.0, math.inf, latency[0], ())
 
     # -- data ----------------------------------------------------------------------------------
     def _work(self, lane: Lane, what: Any) -> None:
