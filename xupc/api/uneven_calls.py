@@ -1,8 +1,13 @@
 """Collectives on private arrays whose blocks differ in size: the `_v` calls.
 
-The threads compare what must be equal, then the sizes that each of them expects (`_agree`). So
-every thread finds a difference before data moves. Calls that move blocks of one size carry the data
-(`uneven_blocks`). A call that repeats the sizes of an earlier one has a plan (`uneven_plans`).
+A call with new sizes has three parts:
+
+1. a barrier compares what must be equal on all threads: the call, the root, the flags (`_meeting`);
+2. the threads compare the sizes that each of them expects (`_agree`), so that each finds a
+   difference before data moves;
+3. calls that move blocks of one size move the data (`_moves`, `uneven_blocks`).
+
+A call that repeats the sizes of an earlier one runs a plan for just these (`uneven_plans`).
 """
 
 from __future__ import annotations
@@ -42,6 +47,7 @@ from .uneven_plans import (
 __all__ = ["UnevenCall", "UnevenPlan"]
 
 _LISTS = 256  # different lists of integers that a collective keeps
+# the collectives that move blocks of one size for a call
 _INNER = ("broadcast", "exchange", "gather", "gather_all", "permute", "reduce_all", "scatter")
 
 
@@ -83,13 +89,13 @@ class UnevenCall(UnevenForm):
         return None
 
     def plan(self, *args: Any, **kwargs: Any) -> UnevenPlan:
-        """Return a plan bound to these arrays; collective itself, like the call.
+        """Return a plan bound to these arrays; collective, like the call.
 
-        It keeps counts and displacements, so a run does not compare them again.
+        The plan keeps counts and displacements, so its runs do not compare them.
         """
         call = self._checked(args, kwargs, plan=True)
         self._meeting(call).execute()
-        number = call.team.core.op  # the same on all threads: they have just met
+        number = call.team.core.op  # the number of the barrier just left: equal on all threads
         self._carry_out(call, self._agree(call))
         shown = call.record.arguments
         call.record = CallRecord(self.__name__, [*shown, ("plan", f"number {number}")])
@@ -100,14 +106,14 @@ class UnevenCall(UnevenForm):
         return UnevenPlan(self, call, instance)
 
     def run(self, call: UnevenBound) -> None:
-        """Make a call without a plan; sizes that `UnevenCall.plan` compared are known."""
+        """Make a call without a plan; compare the sizes unless `UnevenCall.plan` has done so."""
         self._meeting(call).execute()
         if not call.agreed:
             self._carry_out(call, self._agree(call))
         self._carry_out(call, self._moves(call))
 
     def slow(self, args: Any, kwargs: Any, *, lasting: bool = True) -> Handle | None:
-        """Make a call that is not in the cache; it is not put there unless `lasting`."""
+        """Make a call that is not in the cache of calls; put it there if it is `lasting`."""
         call = self._checked(args, kwargs)
         if call.given.posted:
             return post(AsyncCall(call.team, self.steps(call), call.record))
@@ -127,9 +133,10 @@ class UnevenCall(UnevenForm):
     def _same_lists(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, ...] | None:
-        """Replace lists of integers by equal tuples, the same object each time; return `args`.
+        """Return `args` with the same tuple for equal lists of integers; replace those in `kwargs`.
 
-        Return None if there are others, whose contents the cache cannot compare.
+        The cache finds a call by the identity of such a tuple. Return None if there are lists of
+        another kind, whose contents it cannot compare.
         """
         given = list(args)
         try:
@@ -159,13 +166,13 @@ class UnevenCall(UnevenForm):
         return same
 
     def _has_plans(self, call: UnevenBound) -> bool:
-        """Return True if a call can have a plan: the same on all threads."""
+        """Return True if a call can have a plan; the same on all threads."""
         threads = call.team.size
         blocks = threads if self.spec.root else threads * threads
         return blocks <= KnownSizes.most and not call.flags >> VARIANT_SHIFT
 
     def _repeated(self, call: UnevenBound) -> KnownCall | None:
-        """Return the plan of a call that repeats an earlier one; carry out another call."""
+        """Return the plan of a call that repeats an earlier one; None: the call is made here."""
         kept, team = known_sizes(call.team), call.team
         if self.equal and not needs_places_of_all(team, call.flags, self._sizes(call)):
             sizes = kept.equal(call.signature)
@@ -189,13 +196,16 @@ class UnevenCall(UnevenForm):
         return KnownCall(instance, sizes, vote, call.in_place)
 
     def _compare_and_move(self, call: UnevenBound) -> None:
-        """Make a call whose sizes are not those of an earlier one on all threads."""
+        """Make a call that not all threads repeat, and keep its sizes for the next one."""
         self._carry_out(call, self._agree(call))
         known_sizes(call.team).keep_agreed(call.key, call.team.core.op)
         self._carry_out(call, self._moves(call))
 
     def _vote(self, call: UnevenBound) -> Vote:
-        """Return the comparison with an earlier call; its signature has what must be equal."""
+        """Return the vote of a call on whether all threads repeat an earlier one.
+
+        Its reduction has the signature of the call, so it also compares what must be equal.
+        """
 
         def made() -> Any:
             kernel = kernels.find(np.int64, Op.MIN, None, self.__name__)
@@ -228,7 +238,7 @@ class UnevenCall(UnevenForm):
         )
 
     def _blocks_of_all(self, call: UnevenBound) -> Transfers:
-        """Return the blocks of all threads; collective."""
+        """Gather the blocks of all threads, and return them; collective."""
         threads = call.team.size
         every = np.empty((threads, 3, threads), np.int64)
         self._carry_out(call, iter([("gather_all", (every, self._ends(call)))]))
@@ -236,7 +246,10 @@ class UnevenCall(UnevenForm):
         return Transfers.of(to, every[to, 0, of], of, every[of, 1, to], every[of, 2, to])
 
     def _remember(self, args: Any, kwargs: Any, call: UnevenBound, known: KnownCall) -> None:
-        """Cache a call on the program's own arrays, which the cache must be able to distinguish."""
+        """Cache a call whose plan moves the program's own arrays, no copies of them.
+
+        A call with the same array as dst and src is cached only in place.
+        """
         if not call.team.native:
             return
         dst, src = (None if x is None else x.array for x in (call.dst, call.src))
@@ -251,14 +264,14 @@ class UnevenCall(UnevenForm):
             self.remember(args, kwargs, known.instance, dst, src, call.in_place, known)
 
     def _sizes(self, call: UnevenBound) -> list[int]:
-        """Return the bytes of the blocks of all threads, where they are equal on all."""
+        """Return the bytes of each thread's block, of a form whose sizes are equal on all."""
         raise NotImplementedError
 
     def _ends(self, call: UnevenBound) -> Any:
-        """Return the blocks of this thread, in bytes: an array of three rows of T numbers.
+        """Return the blocks of this thread: three rows of T numbers, in bytes.
 
-        They are where the block from each thread goes in dst, where the block for each thread
-        begins in src, and its length.
+        Row 0: where the block from each thread begins in dst. Row 1: where the block for each
+        thread begins in src. Row 2: the length of that block.
         """
         raise NotImplementedError
 
@@ -290,20 +303,23 @@ class UnevenCall(UnevenForm):
             yield from inner._prepare(call.team, given, own=True).steps()
 
     def _flags_of(self, name: str, call: UnevenBound) -> int:
-        """Return the flags of a call: a variant by name is one of the same collective only."""
+        """Return the flags of a call that moves equal blocks.
+
+        A variant that the program names is one of this collective, so no other call gets it.
+        """
         if name in ("counts", "reduce_all"):
             return 0
         return call.flags if name == self.name else call.flags & ALGORITHM_MASK
 
     def _meeting(self, call: UnevenBound) -> Any:
-        """Return the barrier that compares the calls, cached by the team."""
+        """Return the barrier that compares what must be equal; the team caches it."""
         key = ("meeting", call.record.name, call.signature)
         return call.team.instances.get(
             key, lambda: call.team.meeting(call.signature, call.record)
         )
 
     def first(self, call: UnevenBound) -> Any:
-        """Return an instance of the first call that moves data, collectively; None if none does."""
+        """Return an instance of the first call that moves data; None if none does. Collective."""
         move = next(self._data(call), None)
         if move is None:
             return None
@@ -317,22 +333,25 @@ class UnevenCall(UnevenForm):
 
     # -- what a form does ----------------------------------------------------------------
     def _agree(self, call: UnevenBound) -> Moves:
-        """Compare the sizes of all threads; each raises an error if they differ."""
+        """Yield the calls that compare the sizes; all threads raise an error if they differ."""
         raise NotImplementedError
 
     def _data(self, call: UnevenBound) -> Moves:
-        """Move the data; nothing is written to the program's memory before the first call."""
+        """Yield the calls that move the data.
+
+        Nothing is written to the program's memory before the first one.
+        """
         raise NotImplementedError
 
     def _moves(self, call: UnevenBound) -> Moves:
-        """Move the data, after the sizes are compared."""
+        """Yield the calls that move the data, and copy from and to arrays that need a copy."""
         call.fill()
         yield from self._data(call)
         call.finish()
 
     def _differ(self, call: UnevenBound, text: str) -> NoReturn:
         """Raise the error that all threads raise."""
-        record = call.record.with_more([])  # it must not appear in later calls
+        record = call.record.with_more([])  # a copy: later calls must not have the error
         call.team.fail(CollectiveMismatchError(f"{self.__name__}: {text}"), record)
 
 

@@ -1,12 +1,14 @@
 """Plans for sizes that the threads of a `_v` call on private arrays know from an earlier call.
 
-A call that has new sizes compares them and moves its blocks in places of one size. A call that
-repeats an earlier one on all threads runs a plan for just these sizes:
+A call that has new sizes compares them, and moves its blocks by calls that move blocks of one size.
+A call that repeats an earlier one on all threads runs a plan for just these sizes:
 
-* If the sizes are equal on all threads (`allav_gather_all_v`), the signature of the plan has them.
-  A barrier at the beginning of the plan compares it, so one operation is enough.
-* Else a thread does not know if the other threads repeat the call. Each gives the number of the
-  earlier call to a short reduction. If the numbers are equal, all threads run the plan (`Vote`).
+* If every thread gives the sizes of all blocks (`allav_gather_all_v`), they are in the signature of
+  the plan. The plan begins with a barrier that compares the signatures, so it needs no other
+  operation before it.
+* Otherwise a thread cannot know whether the other threads repeat the call. Each gives the number of
+  its earlier call to a short reduction, a *vote*. If all numbers are equal, the threads run the
+  plan (`Vote`).
 
 The plan is made when a call repeats its sizes for the first time.
 """
@@ -32,8 +34,9 @@ __all__ = [
     "needs_places_of_all",
 ]  # fmt: skip
 
-_MOST_BLOCKS = 1 << 14  # of all threads: a plan keeps 40 bytes of each while it is made
+_MOST_BLOCKS = 1 << 14  # of all threads; each takes 40 bytes while a plan is made
 _KEPT = 32  # calls whose sizes are kept
+# the collective whose algorithms make these plans
 _ALGORITHMS = "allav_neighbour_exchange"
 
 
@@ -43,11 +46,12 @@ class AgreedSizes:
     Attributes
     ----------
     number
-        The same on all threads, and different from those of all other calls; 0: of no call.
+        The number of the call: the same on all threads, different for each call. 0: no call, so a
+        vote with it fails.
     moves
         The blocks of all threads; None before a call repeats the sizes.
     kept
-        False when a new call cannot find them any more.
+        False after `KnownSizes` has dropped them: a cached call must not use them then.
     """
 
     def __init__(self, number: int) -> None:
@@ -77,11 +81,17 @@ class KnownSizes:
         self._agreed: OrderedDict[Hashable, AgreedSizes] = OrderedDict()
 
     def equal(self, signature: int) -> AgreedSizes | None:
-        """Return the sizes of a call whose signature has them; found on all threads or on none."""
+        """Return the sizes of a call whose signature contains them; None if it was not made.
+
+        All threads of the team get the same answer.
+        """
         return self._equal.get(signature)
 
     def agreed(self, key: Hashable) -> AgreedSizes:
-        """Return the sizes of the last call that this thread made with these arguments."""
+        """Return the sizes of the last call that this thread made with these arguments.
+
+        They have the number 0 if it made none.
+        """
         return self._agreed.get(key, _NONE)
 
     def keep_equal(self, signature: int) -> None:
@@ -95,7 +105,7 @@ class KnownSizes:
 
 
 def _keep(kept: OrderedDict[Hashable, AgreedSizes], key: Hashable, sizes: AgreedSizes) -> None:
-    """Keep one more, and drop the oldest: not by use, which can differ among threads."""
+    """Keep the sizes of one more call, and drop the oldest: use can differ among threads."""
     kept[key] = sizes
     if len(kept) > _KEPT:
         kept.popitem(last=False)[1].kept = False
@@ -110,10 +120,14 @@ def known_sizes(team: TeamState) -> KnownSizes:
 
 
 class Vote:
-    """A reduction that finds out, on all threads, if all repeat the same earlier call."""
+    """A reduction by which all threads learn whether all repeat the same earlier call.
+
+    Each thread gives its number and the negative of it. The minimum of both over all threads is the
+    least number and the negative of the greatest one.
+    """
 
     def __init__(self, instance: Any) -> None:
-        self._instance = instance  # the least of two numbers, over all threads
+        self._instance = instance  # reduce_all of two int64 by MIN
         self._least = np.zeros(2, np.int64)
         self._address = int(self._least.ctypes.data)
 
@@ -127,7 +141,13 @@ class Vote:
 
 @mutable_record
 class KnownCall:
-    """What a call runs that repeats an earlier one; `vote` is None if no thread can differ."""
+    """A call that repeats an earlier one, and what it runs.
+
+    Attributes
+    ----------
+    vote
+        What finds out first whether all threads repeat it; None: the plan's barrier does so.
+    """
 
     instance: Any
     sizes: AgreedSizes
@@ -139,9 +159,9 @@ class KnownCall:
 
 
 def needs_places_of_all(team: TeamState, flags: int, nbytes: Sequence[int]) -> bool:
-    """Return True if threads may write to other threads' arrays, whose places they must know.
+    """Return True if a plan may write to other threads' arrays: it needs their displacements.
 
-    `nbytes`: the sizes of all blocks, equal on all threads.
+    `nbytes`: the bytes of all blocks, equal on all threads.
     """
     largest = [Transfers.of(*(np.array([x], np.int64) for x in (0, 0, 0, 0, max(nbytes))))]
     way, _ = team.way(_ALGORITHMS, flags, max(nbytes), ("all", "no"), largest)
@@ -149,16 +169,18 @@ def needs_places_of_all(team: TeamState, flags: int, nbytes: Sequence[int]) -> b
 
 
 def between_all(me: int, nbytes: Sequence[int], at: Sequence[int], own: int | None) -> Transfers:
-    """Return a block of each thread for all threads, as far as this thread's plan depends on it.
+    """Return the moves of a gather_all in which each thread has its own displacements only.
+
+    Those of other threads are 0 in the result: the plan of this thread does not depend on them.
 
     Parameters
     ----------
     nbytes
         Bytes of each thread's block.
     at
-        Where the blocks go in dst of this thread, in bytes.
+        Where each thread's block begins in dst of this thread, in bytes.
     own
-        Where this thread's block is, in bytes of dst; None: it is src.
+        In place: where this thread's own block begins in dst, in bytes. None: it is src.
     """
     threads = len(nbytes)
     to, of = np.divmod(np.arange(threads * threads), threads)
@@ -181,7 +203,7 @@ def instance_of(
     Parameters
     ----------
     key
-        Equal for equal `moves`.
+        The key of the plan in the team's cache: equal for equal `moves`.
     meet
         True if the threads meet in a barrier before they move blocks.
     """
@@ -192,11 +214,11 @@ def instance_of(
 
     bounds: list[Any] = [PrivateOperand(), PrivateOperand()]
     try:
-        # a plan of node roots alone has a barrier of its own
+        # a led plan (its node roots move all data) has a barrier of its own
         if meet and not (team.spans_nodes and planned("no").led):
             plan = planned("all")
         else:
             plan = planned("no")
         return team.make(plan, bounds, signature, record)
     except Exception as e:
-        team.fail(e, record.with_more([]))  # it must not appear in later calls
+        team.fail(e, record.with_more([]))  # a copy: later calls must not have the error

@@ -1,6 +1,6 @@
 """The barrier between node roots: its message, its rounds, and its exchange in Python.
 
-The core exchanges such messages itself where it can (mpi_messages.h).
+With the native core, mpi_messages.h exchanges these messages, by the rounds of this module.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ __all__ = [
     "CONFLICT", "EXCHANGE", "NetBarrier", "Rounds", "differs", "rounds_along", "rounds_among",
 ]  # fmt: skip
 
-EXCHANGE = struct.Struct("<QQQQ")  # least and greatest fingerprint; value; flags
+EXCHANGE = struct.Struct("<QQQQ")  # least and greatest fingerprint; value (0: none); flags
 CONFLICT = 1  # flag: the values differ
-BURST = 50  # tests of a barrier in a row
+BURST = 50  # tests of the messages in one `NetBarrier.poll`
 
 Rounds = list[tuple[list[int], list[int]]]
 """The rounds of an exchange: the ranks to send to, and those to receive from."""
 
 
 def differs(data: bytes, mine: int | None) -> bool:
-    """Return whether a barrier message shows a mismatch among the senders or with `mine`."""
+    """Return whether a barrier message shows that calls differ.
+
+    `mine`: the fingerprint of this thread's call, to be compared with those of the senders; None:
+    compare those of the senders alone.
+    """
     low, high, _, flags = EXCHANGE.unpack_from(data)
     return bool(low != high or flags & CONFLICT or mine not in (None, low))
 
@@ -37,9 +41,10 @@ def differs(data: bytes, mine: int | None) -> bool:
 def rounds_among(
     group: Sequence[int], me: int, tuning: Mapping[str, int]
 ) -> tuple[Rounds, int]:
-    """Return the rounds of an exchange in a group, and the bytes of its longest message.
+    """Return the rounds of an exchange among ranks, and the bytes of its longest message.
 
-    Few threads exchange all to all, more by dissemination. `me`: the position in the group.
+    Up to ``tuning["few_nodes_max"]`` ranks exchange all to all in one round, more by dissemination.
+    `me`: the position of this thread in `group`.
     """
     n = len(group)
     if n > tuning["few_nodes_max"]:
@@ -53,17 +58,17 @@ def rounds_among(
 def rounds_along(parent: int, children: Sequence[int], top: Rounds) -> Rounds:
     """Return the rounds of a thread whose barriers go up a tree and down again.
 
-    The messages on the way up hold what the threads of a part of the tree have in common, those on
-    the way down what all have.
+    A message on the way up combines the values of the threads at and below its sender. A message on
+    the way down combines those of all threads.
 
     Parameters
     ----------
     parent : int
-        -1 for the top.
+        The rank above this thread; -1 at the top.
     children : sequence of int
         The ranks below this thread.
     top : rounds
-        What the top does between the two ways: the exchange with the tops of other trees.
+        The rounds of the top between the two ways: its exchange with the tops of other trees.
     """
     below = list(children)
     between: Rounds = [([parent], [parent])] if parent >= 0 else top
@@ -74,7 +79,15 @@ def rounds_along(parent: int, children: Sequence[int], top: Rounds) -> Rounds:
 class NetBarrier:
     """The exchange of a barrier between nodes, in Python.
 
-    Its messages hold the minimum and maximum of the fingerprints, a value, and flags: 32 bytes.
+    Its messages (`EXCHANGE`) have 32 bytes: the minimum and maximum of the fingerprints, a hash of
+    the program's value (of `barrier` or `notify`), and flags.
+
+    Parameters
+    ----------
+    room
+        Bytes of the longest message that can arrive.
+    result
+        Minimum, maximum, value and flags of this thread's node; the exchange updates them.
     """
 
     def __init__(
@@ -97,12 +110,12 @@ class NetBarrier:
 
     @property
     def differs(self) -> bool:
-        """Return whether the calls of the threads differ."""
+        """True if the calls of the threads differ, as far as messages have arrived."""
         return self.low != self.high or bool(self.flags & CONFLICT)
 
     @property
     def missing(self) -> list[int]:
-        """Return the ranks whose message has not arrived."""
+        """The ranks whose message of this round has not arrived."""
         return sorted(r for r, (request, _) in self.waiting.items() if not request.Test())
 
     def _next_round(self) -> None:
@@ -124,7 +137,7 @@ class NetBarrier:
     def poll(self) -> bool:
         """Test for a while; return True when all rounds are complete.
 
-        This thread has nothing else to do meanwhile. So a burst of tests with only `sched_yield`
+        The thread has nothing else to do meanwhile, so a burst of tests with only `sched_yield`
         between them is fastest.
         """
         for _ in range(BURST):

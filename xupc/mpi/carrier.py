@@ -1,7 +1,7 @@
-"""The team of xupc that carries the calls on a communicator, where there is one.
+"""Open the team of xupc that carries the calls on a communicator of MPI, where one is possible.
 
-Only what MPI makes equal on all threads decides where a call goes: the method, the communicator,
-sizes, root, operation and basic type. How a thread describes its own message does not.
+All threads of the communicator come to the same decision, since each of them gathers the state of
+all others. `decision.py` decides for a single call whether the team or MPI carries it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from .switch import FORCE, mode
 
 __all__ = ["team_for"]
 
-# Jobs of xupc: there is none; one of all these threads; others; a Python thread beside the main
-# one; one with as many teams as there can be
-_NONE, _SAME, _OTHER, _BESIDE, _FULL = 0, 1, 2, 3, 4
+# The state of xupc on a thread, as seen from a communicator
+_NONE = 0  # xupc does not run
+_SAME = 1  # its job has all threads of the communicator
+_OTHER = 2  # its job lacks some of them
+_BESIDE = 3  # the call comes from a Python thread other than the main one
+_FULL = 4  # as `_SAME`, but the process has `TEAMS` teams
 TEAMS = 128
-"""For how many communicators a process has teams at a time.
+"""The most communicators of a process that have teams at a time.
 
 A team takes up to three of MPICH's 2,048 communicators, which the program may need itself.
 """
-# Why MPI carries nonblocking calls.
+# Why MPI carries all nonblocking calls; "": it does not
 _NO_REQUESTS = (
     "", "between nodes MPI carries nonblocking calls", "xupc records calls",
     "they need the native core and an MPI that makes their progress",
 )  # fmt: skip
-_NO_TEAM = len(_NO_REQUESTS)
+_NO_TEAM = len(_NO_REQUESTS)  # in place of an index of `_NO_REQUESTS`: this thread has no team
 _NOT_STARTED = "xupc does not run yet: the first call on all threads of COMM_WORLD starts it"
 
 _CROWDED = f"many communicators: {TEAMS} others have teams"
@@ -41,10 +44,10 @@ _teams: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def team_for(comm: Any, record: Record) -> Any:
-    """Return the team that carries the calls on a communicator.
+    """Return the team that carries the calls on a communicator; None if MPI carries them.
 
-    The first call opens it; all threads of the communicator make that call together, and no others.
-    None if MPI carries the calls: `record.refused` is then the reason.
+    `record.refused` is then the reason. The call at which `record.due()` is true opens the team: it
+    is the same collective call on all threads of the communicator.
     """
     if record.due():
         _open(comm, record)
@@ -54,13 +57,16 @@ def team_for(comm: Any, record: Record) -> Any:
 
 
 def _usable(team: Any) -> bool:
-    """Return True unless xupc was finalized since; a call on a broken job raises its own error."""
+    """Return True unless xupc was finalized or the team freed since.
+
+    A team of a broken job is usable: its calls raise the error of the job.
+    """
     world = current.team
     return world is not None and team.state.job is world.job and not team.state.freed
 
 
 def _open(comm: Any, record: Record) -> None:
-    """Open a team, with the same outcome on all threads."""
+    """Open a team, or note in the record why there is none: the same on all threads."""
     plain = MPI.Intracomm(comm)
     why = _unfit(plain)
     if why in (_NOT_STARTED, _CROWDED):
@@ -87,7 +93,7 @@ def _try(plain: MPI.Intracomm, record: Record) -> None:
 
 
 def _no_requests(team: Any) -> int:
-    """Return why the team cannot carry nonblocking calls: an index of `_NO_REQUESTS`."""
+    """Return why the team cannot carry nonblocking calls: an index of `_NO_REQUESTS`; 0: it can."""
     if team.state.spans_nodes:
         return 1
     if team.state.job.recorder is not None:
@@ -96,7 +102,7 @@ def _no_requests(team: Any) -> int:
 
 
 def _unfit(plain: MPI.Intracomm) -> str:
-    """Return why a communicator cannot have a team, in the same words on all its threads."""
+    """Return why a communicator cannot have a team, the same on all its threads; "": it can."""
     if plain.Get_size() == 1:
         return "one thread"
     jobs = set(plain.allgather(_job(plain)))
@@ -111,6 +117,7 @@ def _unfit(plain: MPI.Intracomm) -> str:
 
 
 def _job(plain: MPI.Intracomm) -> int:
+    """Return the state of xupc on this thread: one of the constants from `_NONE` to `_FULL`."""
     if mode() != FORCE and threading.current_thread() is not threading.main_thread():
         return _BESIDE
     try:
@@ -123,7 +130,7 @@ def _job(plain: MPI.Intracomm) -> int:
 
 
 def _threads(plain: MPI.Intracomm) -> list[int]:
-    """Return the numbers of a communicator's threads in xupc's world, in their order."""
+    """Return the threads of a communicator by number in xupc's world; UNDEFINED: not in it."""
     mine, whole = plain.Get_group(), current.world().job.network.link.comm.Get_group()
     try:
         return list(mine.Translate_ranks(None, whole))

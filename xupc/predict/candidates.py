@@ -1,4 +1,8 @@
-"""What each variant of a collective costs on a machine, and which one the selection table takes."""
+"""Price each variant of a collective on a machine, and find the one of the selection table.
+
+Up to 512 threads (`scaling.EXACT`) the plans of all threads run on the clock. For more, plans of
+smaller shapes do, and `scaling.predict` follows the price on the shape asked for from them.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +36,10 @@ class Question:
 
     Attributes
     ----------
+    nbytes
+        Bytes of a block.
     nodes
-        As ``XUPC_NODES``: 64x16 or, with few threads, 3,1,4; None: one node.
+        As ``XUPC_NODES``: "64x16" (nodes x threads) or "3,1,4" (threads of each); None: one node.
     family, transport
         The MPI and the network that the selection table asks for.
     """
@@ -58,18 +64,18 @@ class Candidate:
     Attributes
     ----------
     price
-        Of the largest shape whose plans ran.
+        The price on the largest shape whose plans ran.
     shape
-        That shape: nodes, and the most threads of one.
+        That shape: (nodes, threads of the largest node).
     time, low, high
-        On the shape asked for, in ns.
+        The time on the shape asked for and its range, in ns.
     how
-        How they follow from smaller shapes; empty if the plans of all threads ran.
+        How these follow from smaller shapes; "" if the plans of all threads ran.
     missing
-        Why the variant has no price.
+        Why the variant has no price; "" if it has one.
     gains
-        Of the cheapest one: by which share its time falls if a cost is halved, by the names of
-        `price.COSTS`.
+        For each cost of `price.COSTS` the share by which the time falls if it is halved. Only the
+        cheapest variant has them.
     """
 
     name: str
@@ -88,7 +94,7 @@ Known = dict[tuple[object, ...], Measured | Price]
 
 
 class _Shapes:
-    """The calls of a question on its own shape and on smaller ones, with equal sizes."""
+    """The call of a question on its own shape, and on smaller ones with blocks of the same size."""
 
     def __init__(self, question: Question, table: Table) -> None:
         self.question = question
@@ -153,7 +159,7 @@ def priced(
     Parameters
     ----------
     known
-        Prices of smaller shapes that were found before on the machine; new ones are added.
+        Prices on the same machine that were found before; new ones are added.
 
     Raises
     ------

@@ -1,9 +1,13 @@
 """Detection of calls in several Python threads of a process at once.
 
-Any Python thread may make calls. Several may be inside calls at once if each has a team of its own,
-in a job of one node with the native core and an MPI for several threads. All other such calls are
-refused: they would share the team's counters and memory, or the lock of the engine, which a wait
-holds. Each could wait for the other forever.
+Any Python thread may make calls. Several may be inside calls at once under four conditions: each
+has a team of its own, the job has one node, it has the native core, and MPI allows calls from
+several threads (`MPI_THREAD_MULTIPLE`). All other such calls raise an XupcError. They would share
+the team's counters and memory, or the lock of the executor, which a wait holds, so each could wait
+for the other forever.
+
+A call is noted in one of two ways. The core notes the instance that it *executes*. `Callers` notes
+the other waits of calls, such as that of a handle: the Python thread is *engaged*.
 """
 
 from __future__ import annotations
@@ -23,7 +27,10 @@ __all__ = ["Callers"]
 
 
 class _Noted:
-    """A context that ends a note; a generator would change a StopIteration that passes it."""
+    """A context that ends a note.
+
+    It is no generator with `contextmanager`, which would turn a StopIteration into a RuntimeError.
+    """
 
     def __init__(self, over: Callable[[], None]) -> None:
         self._over = over
@@ -53,20 +60,18 @@ class CallerJob(Protocol):
 
 
 class Callers:
-    """Notes the Python thread of this process that is inside a call.
-
-    The core notes the instance that it executes; this object notes all other calls.
-    """
+    """The Python threads of this process that are inside calls, and the check of a new call."""
 
     def __init__(self, job: CallerJob) -> None:
         self.job = job
-        # by Python thread: calls that wait other than in `execute`, with their teams
+        # by Python thread (its `get_ident`): its engaged calls, outermost first, with their teams
         self._engaged: dict[int, list[tuple[str, object]]] = {}
+        # without the core: the Python thread that executes, the record of the call, its team
         self._executed: tuple[int, Record, object] | None = None
         self._apart = False
 
     def let_threads(self, apart: bool) -> None:
-        """Set whether Python threads may make calls at once, each on a team of its own."""
+        """Set whether several Python threads may be in calls at once, each on its own team."""
         self._apart = apart
         if core is not None:
             core.let_threads(apart)
@@ -78,7 +83,10 @@ class Callers:
         return any(ident != me for ident, _, _ in self.inside())
 
     def within(self, call: str, team: object = None) -> _Noted:
-        """Note a call during its waits other than `execute`; XupcError if another call runs."""
+        """Return a context in which a call waits other than in `execute`.
+
+        `team`: None if the call concerns all teams. XupcError if it may not run now (`check`).
+        """
         self.check(call, team)
         me = threading.get_ident()
         self._engaged.setdefault(me, []).append((call, team))
@@ -96,7 +104,7 @@ class Callers:
             core.engage(bool(self._engaged))
 
     def executing(self, instance: Instance) -> _Noted:
-        """Note an instance that the Python engine executes."""
+        """Return a context in which the Python engine executes an instance; checks it first."""
         self.check(instance.record.name, instance.owner)
         self._executed = threading.get_ident(), instance.record, instance.owner
         return _Noted(self._ended)
@@ -105,7 +113,11 @@ class Callers:
         self._executed = None
 
     def check(self, call: str, team: object) -> None:
-        """Raise XupcError if a call, on a team, would be made inside another one."""
+        """Raise XupcError if a call on a team may not run beside those that run.
+
+        On the same Python thread no call may run inside `execute`. On another one a call may run
+        only on another team, if `let_threads` allows it.
+        """
         executed = self._executions()
         if not executed and not self._engaged:
             return
@@ -139,7 +151,7 @@ class Callers:
         return [(by, instance.record, instance.owner) for instance, by in core.running()]
 
     def _refuse(self, call: str, team: object, ident: int, inside: str, on: object) -> None:
-        """Raise XupcError; break the job if the teams differ, since no call would detect that."""
+        """Raise XupcError; break the job if the teams differ, since no other thread detects it."""
         names = [thread.name for thread in threading.enumerate() if thread.ident == ident]
         text = (
             f"{call}: the Python thread {', '.join(names)!r} of {self.job.who} is inside "

@@ -1,19 +1,21 @@
 """The executor: run plans with real threads, memory and messages.
 
-A call is an *instance*: a lowered plan bound to addresses (`bounds`). The native core runs its
-node-local steps and its messages. `net` runs the remaining steps. This module advances instances,
-waits, and detects failures. There is one wait, `Engine.reach_end` (`wait_for` for conditions that
-are no call). It is the only place that handles the errors of a wait.
+A call is an *instance*: a lowered plan bound to addresses (`xupc.backends.operand_binding`). The
+native core runs its node-local steps and its messages. Python runs the other steps, by
+`instance.net` (`xupc.comm.plan_messages.NetContext`). This module advances instances, waits, and
+has the failure detector look during a wait. All waits of a call are in `Engine.reach_end`, those
+for any other condition in `Engine.wait_for`. Only these two handle the errors of a wait.
 
 After some milliseconds in the core, a waiting thread spends its time as follows:
 
 * A node-local call in a job of one node waits in the core (spin or yield, then futex). The core
   makes MPI progress meanwhile (mpi_progress.h).
-* With messages or one-sided accesses in progress, or without the core, the thread tests MPI. It
-  yields (`sched_yield`) for the first 2 ms. Then it tests every 100 us, and from 6.4 ms on at
-  intervals of 1/64 of the wait so far, at most 1 ms. While MPI has work, it tests all the time.
-  While one-sided accesses may be in progress, it never tests less often, since their target must
-  poll.
+* With messages in progress, with posted calls on other teams, or without the core, the thread
+  polls MPI. For 2 ms after the call's last progress it only yields (`sched_yield`) between polls.
+  Then it polls every 100 us, and from 6.4 ms on at intervals of 1/64 of the time since the last
+  progress, at most 1 ms. While MPI itself has work, it only yields again.
+* While other threads may read its memory one-sided, it only yields between two polls, however long
+  the wait: the target of such a read must poll MPI.
 * Otherwise, in a job of several nodes, the thread waits in the core for 10 ms at a time.
 """
 
@@ -49,10 +51,10 @@ from ..topology.job_info import JobInfo
 
 __all__ = ["CallingTeam", "Engine", "RunningCall"]
 
-POLL_NS = 100_000
+POLL_NS = 100_000  # shortest interval between two polls of MPI
 LONGEST_POLL_NS = 1_000_000
-POLL_PART = 64  # an interval is this part of the time since something moved, within these two
-NODE_SLICE_NS = 10_000_000
+POLL_PART = 64  # the interval is 1/64 of the time since the last progress, within these limits
+NODE_SLICE_NS = 10_000_000  # of a wait in the core, between two looks at MPI
 
 
 class CallingTeam(RecoveringTeam, Protocol):
@@ -67,11 +69,11 @@ class RunningCall(RecordedCall, Protocol):
 
     @property
     def owner(self) -> CallingTeam:
-        """Its team."""
+        """The team of the call."""
 
     @property
     def net(self) -> NetContext | None:
-        """Its messages, and what the core does not do."""
+        """The call's messages, and its steps that Python runs; None if there are none."""
 
 
 class EngineServices(Protocol):
@@ -102,10 +104,11 @@ class Engine:
         self.native = job.info.native
         self.spans_nodes = job.info.spans_nodes
         self.several_nodes = self.spans_nodes or not self.native
-        # teams whose threads may read my memory one-sided until their next barrier
+        # the teams whose threads may read this thread's memory one-sided until their next barrier
         self.exposed: set[object] = set()
-        self._tell_core()
-        # held by the Python thread that waits or advances calls: the program's or `Progress`
+        self._note_exposed()
+        # held by the Python thread that waits or advances calls: one of the program, or the
+        # helper thread of `async_queue.Progress`
         self.lock = threading.RLock()
         # whether Python threads may wait at once, each in a call of a team of its own
         self.apart = False
@@ -121,22 +124,25 @@ class Engine:
         return self.apart and any(by == me for _, by in core.running())
 
     def expose(self, team: object) -> None:
-        """A team's threads may read my memory one-sided from now on."""
+        """Note that a team's threads may read this thread's memory one-sided from now on."""
         self.exposed.add(team)
-        self._tell_core()
+        self._note_exposed()
 
     def cover(self, team: object) -> None:
-        """They will not any more."""
+        """Note that a team's threads do not read this thread's memory one-sided any more."""
         self.exposed.discard(team)
-        self._tell_core()
+        self._note_exposed()
 
-    def _tell_core(self) -> None:
+    def _note_exposed(self) -> None:
         if core is not None:
             core.expose(bool(self.exposed))
 
     # -- a call ------------------------------------------------------------------------
     def drive(self, instance: RunningCall, status: int | None = None) -> None:
-        """Finish a call that has begun; raises what went wrong."""
+        """Run a call that has begun to its end; raise the error that ends it.
+
+        `status`: the result of its last `run`; None: it has not run yet.
+        """
         if self.apart and instance.net is None:
             self._prepare(instance)
             self._finish(instance, instance.run(0) if status is None else status)
@@ -148,7 +154,7 @@ class Engine:
             self._finish(instance, instance.run(0) if status is None else status)
 
     def begin(self, instance: RunningCall) -> None:
-        """Begin a call; other threads may be notified later."""
+        """Begin a posted call; `poll` or `finish` goes on with it."""
         instance.begin()
         instance.post()
         self.job.control.posted()
@@ -157,7 +163,10 @@ class Engine:
         self._prepare(instance)
 
     def poll(self, instance: Instance) -> int:
-        """Go on with a call that has begun, without waiting; DONE when nothing is open."""
+        """Advance a call that has begun, without waiting; return DONE, MISMATCH or PENDING.
+
+        DONE: all its steps and messages are complete.
+        """
         net = instance.net
         try:
             status, moved = instance.run(0), True
@@ -188,7 +197,7 @@ class Engine:
         return condition.done()
 
     def wait_until(self, condition: Waitable) -> None:
-        """Until it is."""
+        """Wait until a condition is met, or its call is done or found to differ."""
         if condition.instance is not None:
             call = cast("RunningCall", condition.instance)  # its team is one
             self.reach_end(call, call.run(0), look=False)
@@ -199,7 +208,7 @@ class Engine:
         )  # fmt: skip
 
     def finish(self, instance: RunningCall, status: int | None = None) -> None:
-        """Finish a call whose MPI steps may have begun; raises what went wrong."""
+        """Finish a call that `begin` has begun; raise the error that ends it."""
         with self.lock:
             self._finish(instance, instance.run(0) if status is None else status)
 
@@ -224,7 +233,7 @@ class Engine:
         self.end(instance)
 
     def end(self, instance: RunningCall) -> None:
-        """One that has ended well."""
+        """End a call that is complete and met no error."""
         instance.end()
         if instance.owner.size == 1:
             instance.owner.raise_failure()
@@ -234,16 +243,17 @@ class Engine:
                 self.cover(instance.owner)
 
     def expect_reads(self, team: object) -> None:
-        """Others may read my memory one-sided until the team's next barrier: poll for them."""
+        """Poll MPI while other threads may read this thread's memory, until the next barrier."""
         if self.spans_nodes:
             self.expose(team)
             self.job.sync_windows()
 
     def interrupted(self, instance: RunningCall, error: BaseException) -> None:
-        """Something came out of a call: if that is not over, nothing goes on.
+        """Handle an exception that leaves a call: break the job if the call is not over.
 
-        Where calls differ it is over. Else it is a KeyboardInterrupt, what a handler of some other
-        signal raised, or that the job is lost.
+        After a mismatch the call is over, and xupc stays usable. A call that is not over was left
+        by a KeyboardInterrupt, by an exception of another signal handler, or since the job is
+        broken.
         """
         instance.fail()
         if instance.active:
@@ -251,12 +261,13 @@ class Engine:
             self.job.guard.interrupted(instance.record.call, error)
 
     def reach_end(self, instance: RunningCall, status: int, *, look: bool = True) -> int:
-        """Wait until the call is done or found to differ: DONE or MISMATCH.
+        """Wait until the call is done or found to differ; return DONE or MISMATCH.
 
-        `look`: after a while, look for signs from other nodes that their calls differ.
+        `status`: the result of its last `run`. `look`: after a while, look for messages of other
+        nodes which show that their calls differ.
         """
         net = instance.net
-        if net is not None and not self.several_nodes:  # what is computed here takes no waiting
+        if net is not None and not self.several_nodes:  # steps in Python on one node never wait
             while status == CALL_PYTHON and net.go_on(instance):
                 status = instance.run(0)
         if self.ended(instance, status):
@@ -286,7 +297,10 @@ class Engine:
         return status
 
     def _progress(self) -> bool:
-        """Advance MPI and posted calls, unless another Python thread does; True if one moved."""
+        """Advance MPI and posted calls, unless another Python thread does.
+
+        Return True if anything moved.
+        """
         if not self.lock.acquire(blocking=False):
             return False
         try:
@@ -304,11 +318,18 @@ class Engine:
         agreement: int = 0,
         place: tuple[int, int] | None = None,
     ) -> None:
-        """Wait for something that is no instance: a request, an agreement.
+        """Wait until ``done()`` is true: for what is no call, such as a request or an agreement.
 
-        `what`, in words, and the `threads` it comes from or the number of the
-        `agreement` serve reports. `place`: the team and operation in which it is, so that
-        threads that wait for each other are found.
+        Parameters
+        ----------
+        what
+            The condition in words, for reports.
+        threads
+            The threads that it waits for, for reports.
+        agreement
+            The number of the agreement, for reports; 0: it is none.
+        place
+            The team and operation of the wait, so that threads that wait for each other are found.
         """
         waiting = WaitState(None, what, threads, agreement)
         waiting.place = place
@@ -326,7 +347,7 @@ class Engine:
 
     @contextlib.contextmanager
     def guarded(self, wait: WaitState) -> Iterator[WaitState]:
-        """Around MPI calls outside of `drive`: the same errors as there."""
+        """Translate the errors of MPI calls outside of `drive` as `drive` does."""
         try:
             yield wait
         except self.network.mpi.Exception as e:
@@ -338,7 +359,7 @@ class Engine:
             raise
 
     def _pause(self, wait: WaitState, net: NetContext | None) -> int:
-        """Pass a little time here, or return how long the core may sleep, in ns."""
+        """Yield or sleep here and return 0, or return the ns for which the core may wait."""
         now = time.monotonic_ns()
         if self.network.worked:
             wait.hot_until = max(wait.hot_until, now + AWAKE_NS)

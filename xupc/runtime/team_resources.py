@@ -71,9 +71,22 @@ class TeamResources:
 
     @classmethod
     def open(cls, job: Job, threads: Sequence[int], tree: Tree, *, here: bool) -> TeamResources:
-        """Collective over `threads`, whose tree over ranks is given; `here`: all are about to.
+        """Make the resources of a new team; collective over its threads.
 
-        HeapError on all of them if there is no room, XupcError if MPI has no communicators.
+        Parameters
+        ----------
+        tree
+            The tree of `threads`, by rank in the team.
+        here
+            True if each thread is in this call already, or about to make it; else they wait for
+            each other first.
+
+        Raises
+        ------
+        HeapError
+            On all of them: there is no room.
+        XupcError
+            On all of them: MPI has no communicator left.
         """
         if not here:
             _gather(job, threads)
@@ -106,7 +119,7 @@ class TeamResources:
         )
 
     def close(self) -> None:
-        """Blocking, all threads of the team together: give everything back. Views stay."""
+        """Give all resources back; collective and blocking. Views of arrays stay valid."""
         self.job.release(self.heap)
         self.heap.alive = partial(_gone, self.job)
         self.heap.unmap()
@@ -122,7 +135,7 @@ def _gone(job: Job) -> None:
 
 
 def _number(job: Job, agreement: Agreement) -> int:
-    """A number that no team of a member has: a new one; a free one when there are none left."""
+    """Return a number that no other team of these threads has: a new one, else one to reuse."""
     number = agreement.agree([job.next_team])[0]
     job.next_team = min(number + 1, TEAMS)
     if number < TEAMS:

@@ -1,7 +1,8 @@
 """A team of the runtime: its resources, parts, instances and posted calls.
 
-A team owns what its calls share: the running fingerprint and operation number (in the core), the
-plans, and the communicator of messages. `xupc.api.team.Team` is the program's view of it.
+A team owns what its calls share: the fingerprint of the calls so far and their number (in the
+core), the plans, and the communicator of messages. `xupc.api.team.Team` is the program's view. A
+*part* is a predefined team: `node`, `roots`, or that of a level (`xupc.topology.parts`).
 """
 
 from __future__ import annotations
@@ -47,18 +48,17 @@ _Team = TypeVar("_Team", bound=OpenTeam)
 
 
 class TeamState(TeamMeetings):
-    """A team of the runtime, until all its threads return it.
+    """A team of the runtime, until all its threads give it back.
 
-    It has no reference to the program's `Team`, so that a program that drops its `Team` drops the
-    team: see `xupc.runtime.dropped_teams`.
+    It has only a weak reference to the program's `Team`. So the runtime notices when the program
+    drops its `Team`, and gives the team back (`xupc.runtime.dropped_teams`).
 
     Attributes
     ----------
     tree : Tree or ThreadTree
         The nodes of its threads.
     parent : TeamState or None
-        For `node`, `roots` and the teams of levels the team that they are part of; for others the
-        world; None for the world itself.
+        Of a part the team that it is made from; of other teams the world; None of the world itself.
     handle
         Weak reference to the program's `Team`.
     """
@@ -77,7 +77,7 @@ class TeamState(TeamMeetings):
         self.differences = MismatchDetector(self)
         self._buffer_taken = False
         self.freed = False
-        self._ground: TeamResources | None = None
+        self._resources: TeamResources | None = None
         self._parts: dict[str, TeamState | None] = {}
 
     @classmethod
@@ -85,50 +85,50 @@ class TeamState(TeamMeetings):
         """Make the team of all threads."""
         team = cls(job, table, range(job.info.threads))
         job.tuning = team.tuning
-        team._stand_on(TeamResources.of_world(job))
+        team._use(TeamResources.of_world(job))
         job.world = team
         return team
 
     # -- resources ------------------------------------------------------------------------
-    def _stand_on(self, ground: TeamResources) -> None:
-        self._ground = ground
-        self.number = ground.number
-        self.link = ground.link
-        self.agreement = ground.agreement
-        self.heap = ground.heap
+    def _use(self, resources: TeamResources) -> None:
+        self._resources = resources
+        self.number = resources.number
+        self.link = resources.link
+        self.agreement = resources.agreement
+        self.heap = resources.heap
         if self.parent is not None:
             self.heap.dealt_over = weakref.WeakMethod(self.public)
         if self.job.recorder is not None:
             self.job.recorder.describe(self)
-        self.core = self._make_core(ground)
+        self.core = self._make_core(resources)
         self.core.blocked = self.job.blocks(self)
         self.exchange_rounds = self._exchange_rounds()
         self.wire = self.link.wire = self._make_wire()
         if self.spans_nodes:
             self._completions = TeamCompletions(
-                self.core, self.heap, ground.left_word, self.threads
+                self.core, self.heap, resources.left_word, self.threads
             )
             self.job.completions.add(self._completions)
 
     def _open(self, *, here: bool = False) -> None:
-        """Make the resources of the team; collective. Predefined teams do so at their first use."""
+        """Make the resources of the team; collective. A part does so at its first use."""
         with self.job.whole("the opening of a team", self.root):
-            self._stand_on(TeamResources.open(self.job, self.threads, self.rank_tree, here=here))
-        if self.job.next_team == TEAMS:  # numbers, and so offsets, are used again
+            self._use(TeamResources.open(self.job, self.threads, self.rank_tree, here=here))
+        if self.job.next_team == TEAMS:  # numbers, and offsets that follow from them, are reused
             for team in (self.root, *self.job.teams):
                 team.forget_plans()
         insort(self.job.teams, self, key=lambda team: team.number)
 
-    def _make_core(self, ground: TeamResources) -> TeamCore:
+    def _make_core(self, resources: TeamResources) -> TeamCore:
         job = self.job
         if not self.native:
-            team = python_engine.Team(job.control, ground.number)
+            team = python_engine.Team(job.control, resources.number)
             team.recorder = job.recorder
             return team
         n = self.rank_tree.node_size(self.node_number)
         relatives = self._barrier_relatives()
         made: TeamCore = core.Team(
-            ground.sync_address,
+            resources.sync_address,
             n,
             self.rank_tree.local_index(self.rank),
             job.control.status_address,
@@ -137,9 +137,9 @@ class TeamState(TeamMeetings):
             job.info.oversubscribed or n > 16,
             *self._waiting(),
             self._past_the_cache(),
-            self._left_word(ground),
-            ground.number,
-            (job.control, ground.sync, job.info.pids, relatives),
+            self._left_word(resources),
+            resources.number,
+            (job.control, resources.sync, job.info.pids, relatives),
             job.control.ring_address,
             0 if job.info.pids is None else job.info.pids.ctypes.data,
             0 if relatives is None else relatives.ctypes.data,
@@ -164,9 +164,9 @@ class TeamState(TeamMeetings):
         )
         return made
 
-    def _left_word(self, ground: TeamResources) -> int:
-        """Return the address where this thread notes the last root exchange it has left."""
-        address, stride = ground.heap.bind(ground.left_word)
+    def _left_word(self, resources: TeamResources) -> int:
+        """Return the address where this thread notes the last root exchange that it has left."""
+        address, stride = resources.heap.bind(resources.left_word)
         return address + stride * self.rank_tree.place(self.rank)
 
     # -- the program's team ----------------------------------------------------------------
@@ -198,7 +198,7 @@ class TeamState(TeamMeetings):
 
     @property
     def is_part(self) -> bool:
-        """True for the `node`, the `roots` and the teams of levels of another one."""
+        """True if this team is a part of another one."""
         return self.parent is not None and self in self.parent._parts.values()
 
     @property
@@ -217,7 +217,7 @@ class TeamState(TeamMeetings):
         return self.rank_tree if self.parent is None else ThreadTree(self.rank_tree, self.threads)
 
     def part(self, name: str) -> TeamState | None:
-        """Return a part of `ranks_of_part`; None if this thread is not in it. Opens nothing."""
+        """Return the part with a name of `ranks_of_part`; None if this thread is not in it."""
         if name not in self._parts:
             ranks = ranks_of_part(self.rank_tree, self.rank, name)
             threads = tuple(self.threads[rank] for rank in ranks)
@@ -258,8 +258,8 @@ class TeamState(TeamMeetings):
     def new_team(self, threads: Sequence[int]) -> TeamState:
         """Return a team of these threads of the world, in this order; collective over them alone.
 
-        They also give back what they have dropped together. Each of them is in this call already,
-        or about to be: no timeout covers its begin.
+        They also give back the teams that they have dropped together. The caller ensures that each
+        of them makes this call now: no timeout covers its begin.
         """
         self.job.check_call("split", self)
         self.job.dropped.relieve()
@@ -299,16 +299,16 @@ class TeamState(TeamMeetings):
 
     @property
     def opened_parts(self) -> list[TeamState]:
-        """Predefined teams of this team that were used, and their own."""
-        used = [part for part in self._parts.values() if part is not None and part._ground]
+        """The parts of this team that were used, and the parts of these."""
+        used = [part for part in self._parts.values() if part is not None and part._resources]
         return [*used, *(inner for part in used for inner in part.opened_parts)]
 
     def end_together(self, others: Iterable[OpenTeam], record: CallRecord) -> None:
         """Run the last barriers of this team and of others that end with it.
 
-        Nothing is posted on them. Differences between their calls are raised now, on all threads.
+        No call is posted on them. A difference between their calls is an error on all threads.
         """
-        self.meet(fingerprint(record.name), record)  # its threads are in all the others
+        self.meet(fingerprint(record.name), record)  # all threads of the others are in this team
         error: Exception | None = None
         with self.job.whole(record.name):
             for team in _by_number(others):
@@ -322,11 +322,11 @@ class TeamState(TeamMeetings):
             self.meet(fingerprint(record.name), record)
 
     def close(self) -> None:
-        """Release the team; its threads do so together, and no call may be running."""
+        """Release the team and its parts; collective, and no call may be running."""
         for part in _by_number(self.opened_parts):
             if not part.freed:
                 part.close()
-        assert self._ground is not None
+        assert self._resources is not None
         self.freed = True
         self._hold = _nothing
         self.job.teams.remove(self)
@@ -336,7 +336,7 @@ class TeamState(TeamMeetings):
         self.forget_plans()
         self._noted.clear()
         self.core.forget()
-        self._ground.close()
+        self._resources.close()
         self._parts.clear()  # so that no reference cycle remains
         del self.differences
 
@@ -376,7 +376,7 @@ class TeamState(TeamMeetings):
         return made
 
     def _scratch(self, plan: Plan) -> list[BoundOperand]:
-        """Return op_scratch and staging buffer; HeapError if there is no room for the buffer."""
+        """Return the operation scratch and the staging buffer; HeapError if that has no room."""
         heap = self.heap
         start = heap.global_end + SLOTS * OP_SCRATCH_BYTES
         if not self._buffer_taken and plan.uses_buffer:
@@ -388,13 +388,13 @@ class TeamState(TeamMeetings):
     def enter(self, call: str, *, posted: bool = False) -> None:
         """Prepare for a call on this team: it must be usable and not between notify and wait.
 
-        A call that is not `posted` first waits for posted calls, and for other threads after many
-        calls without a barrier.
+        A call that is not `posted` first waits for posted calls and, after `RUN_AHEAD` calls
+        without a barrier, for the other threads.
         """
         self.job.check_call(call, self)
         if self.freed:
             raise ValueError(f"{call}: team: it was freed")
-        if self._ground is None:
+        if self._resources is None:
             self._open()
         if self.notified is not None:
             raise XupcError(f"{call}: not allowed between notify and wait: call wait() first")
@@ -464,7 +464,7 @@ class TeamState(TeamMeetings):
             if instance.net is None or not self.exchanges:
                 pending.arrive()
                 self.job.queued(self)
-            else:  # other threads wait for signals that this one sends while it computes
+            else:  # across nodes the barrier's messages must move on while this thread computes
                 self.post(pending)
 
     def wait(self, value: object = None) -> None:

@@ -2,23 +2,27 @@
 
 The simulator decides whether plans are right under every schedule; it has no notion of time. This
 module runs the same programs (`xupc.backends.simulator.sim_program`) in the order of a clock, and
-no byte moves:
+no byte moves. The values below are those of `Rates`; all times are in ns.
 
-* a copy takes its bytes at the rate of where they are: in the thread's own cache, in the cache of
-  another core, or in memory; so does the reading of a reduction (`processors`). The threads of a
-  machine share its memory rate and its cores, if `Rates` has them: a step gets an equal share of
-  what is in use when it begins, or waits for a core;
-* a call takes time of each thread before its first step, and each step takes some besides its
-  bytes. With more threads than cores, a thread that enters or has waited needs a switch of a core;
-* a signal is visible one cache line latency later; a barrier ends two cache line latencies after
-  the last thread has arrived. Across nodes its messages add to that: one round from all node roots
-  to all others on few nodes, else the rounds of a dissemination. The data of a led call is in them;
-* a message leaves when both sides have posted it and the sender's link is free; it takes its bytes
-  at the wire rate there, and at the receiver's end as soon as that is free, and the latency
-  (`network`: several links, and bytes that an idle link carries at once).
-  A one-sided read sends a request first, which takes one latency more;
-* MPI takes time of the sending thread before a message leaves, and time of the receiving one, for
-  one message after the other, before it is there.
+* **Copies and reductions.** The bytes of a copy, and those that a reduction reads, take their time
+  at the rate of where they are: the thread's own cache, the cache of another core, or memory
+  (`processors`). The threads of a machine share its memory rate and its cores, if `Rates` has them.
+  A step gets an equal share of the memory rate among the steps that run when it begins. It waits
+  for a core if none is free.
+* **Calls and steps.** A call takes time of each thread before its first step, and each step takes
+  some besides its bytes. With more threads than cores, a thread that enters the call or has waited
+  takes the time of a switch.
+* **Signals and barriers.** A signal is visible one cache line latency later. A barrier ends two
+  cache line latencies after the last thread has arrived. Across nodes its messages add to that: one
+  round from all node roots to all others on few nodes, else the rounds of a dissemination. A led
+  call sends its data in the messages of its barrier, so its own messages have no latency and no
+  cost of MPI per message.
+* **Messages.** A message leaves when both sides have posted it and the sender's link is free. Its
+  bytes pass the sender's link at the wire rate and, at the same time or as soon as it is free, the
+  receiver's. They arrive one latency later (`network`: several links, and bytes that an idle link
+  carries at once). A one-sided read sends a request first, which takes one latency more.
+* **MPI.** It takes time of the sending thread before a message leaves. It takes time of the
+  receiving thread, for one message after the other, before the message is there.
 
 The result shows the shape of a plan and a lower bound of its time. It is not a measurement.
 """
@@ -60,7 +64,10 @@ __all__ = ["Act", "Clock", "Lane", "Timeline", "run"]
 
 
 FEW_NODES = 8
-"""Nodes up to which each node root sends to all others in a barrier: `few_nodes_max`."""
+"""Nodes up to which each node root sends to all others in a barrier.
+
+It is `few_nodes_max` of the built-in table.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,10 +76,14 @@ class Act:
 
     Attributes
     ----------
+    kind
+        "copy", "fold", "wait", "barrier", "send", "receive" or "get".
     thread
         A rank of the team.
+    start, end
+        In ns from the start of the call.
     peer
-        The other rank of a message; -1 of others.
+        The other rank of a message; -1 for other kinds.
     """
 
     kind: str
@@ -85,7 +96,7 @@ class Act:
 
 @dataclass
 class Timeline:
-    """All activities of a call; times in ns from its start."""
+    """All activities of a call, and its end in ns from its start."""
 
     acts: list[Act]
     end: float
@@ -109,7 +120,19 @@ def run(programs: Sequence[Program], rates: Rates) -> Timeline:
 
 @dataclass
 class Lane:
-    """One lane of a thread: its step, its time, and since when it waits."""
+    """One lane of a thread.
+
+    Attributes
+    ----------
+    steps
+        (kind, argument) of each step, as in `Program.lanes`.
+    at
+        The number of the next step.
+    now
+        The time in ns up to which the lane has run.
+    since
+        Since when it waits, in ns; None if it does not.
+    """
 
     rank: int
     steps: list[tuple[int, Any]]
@@ -120,7 +143,10 @@ class Lane:
 
 @dataclass
 class _Ticket:
-    """The time at which a ticket is set, the lane that waits for it, the operations left."""
+    """A ticket: the operations that it still waits for, when it is set, the lane that waits for it.
+
+    `left` is -1 before its step has posted any operation.
+    """
 
     left: int = -1
     time: float = 0.0
@@ -128,7 +154,10 @@ class _Ticket:
 
 
 class Clock:
-    """A heap of lanes and transfers, the earliest first."""
+    """The clock of a call: a heap of what happens next, the earliest first.
+
+    An entry is a lane that runs its next step, or a stage of a message.
+    """
 
     def __init__(self, programs: Sequence[Program], rates: Rates) -> None:
         self.programs = programs
@@ -152,7 +181,7 @@ class Clock:
         self.led = self.tree.node_count > 1 and programs[0].plan.led
         self.roots = frozenset(map(int, self.tree.roots))
         self.met = 0  # barriers that all threads have left
-        self.running = 0
+        self.running = 0  # lanes that have steps left
         for rank, program in enumerate(programs):
             begin = self.processors.enter(self.node[rank])
             for steps in program.lanes:
@@ -233,7 +262,7 @@ class Clock:
             self._push(lane.now + self.rates.line, waiting)
 
     def _signalled_at(self, lane: Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
-        """Return when all ranks have signalled; None if not yet: the next signal wakes the lane."""
+        """Return when all ranks have signalled; None: not yet, the next signal resumes the lane."""
         channel, value, of = what
         latest = 0.0
         for rank in of:
@@ -308,7 +337,7 @@ class Clock:
 
     # -- tickets and the network ---------------------------------------------------------------
     def _ticket(self, lane: Lane, number: int) -> float | None:
-        """Return when a ticket was set; None if not yet: the ticket wakes the lane."""
+        """Return when a ticket was set; None if not yet: the ticket then resumes the lane."""
         ticket = self.tickets[lane.rank][number]
         if ticket.left == 0:
             return ticket.time
@@ -334,7 +363,7 @@ class Clock:
             self._post(lane, sends, channel, number, message)
 
     def _post(self, lane: Lane, sends: bool, channel: int, number: int, message: Message) -> None:
-        """Post one side of messages; the second side starts each of them."""
+        """Post one side of a message; if the other side is posted, start the message."""
         if sends:
             cost = self._mpi(self.rates.send, message.nbytes)
             lane.now = self.processors.busy(self.node[lane.rank], lane.now, cost)[1]
@@ -375,7 +404,7 @@ class Clock:
         self, begin: float, there: float, ends: tuple[int, int], ticket: int, nbytes: int,
         kind: str,
     ) -> None:  # fmt: skip
-        """Hand over what has reached the node of its receiver."""
+        """Complete a message or a read that has reached the node of its receiver."""
         sender, receiver = ends
         arrived = self._received(receiver, there, nbytes)
         if nbytes:
@@ -387,7 +416,7 @@ class Clock:
         return (0.0 if self.led else per_message) + nbytes * self.rates.per_byte
 
     def _received(self, thread: int, arrived: float, nbytes: int) -> float:
-        """Return when MPI hands a message over that reaches a thread's node at a time."""
+        """Return when MPI has received a message that reaches a thread's node at `arrived`."""
         cost = self._mpi(self.rates.receive, nbytes)
         if cost:
             ready = max(arrived, self.mpi[thread])
@@ -395,7 +424,7 @@ class Clock:
         return arrived
 
     def _get(self, lane: Lane, number: int, moves: Moves) -> None:
-        """Read blocks of other nodes, one after the other."""
+        """Request blocks of other nodes one-sided, one after the other."""
         ticket, me = self.tickets[lane.rank][number], lane.rank
         ticket.left = max(1, len(moves.blocks))
         if not moves.blocks:
@@ -406,7 +435,7 @@ class Clock:
             self._at(asked, self._answer, asked, (thread, me), number, hi - lo)
 
     def _answer(self, start: float, ends: tuple[int, int], ticket: int, nbytes: int) -> None:
-        """Send what a one-sided read asks for."""
+        """Send the bytes of a one-sided read; the request reaches their node at `start`."""
         begin, left = self.network.leave(ends[0], start, nbytes)
         self._at(begin, self._comes, begin, left, ends, ticket, nbytes, "get")
 
