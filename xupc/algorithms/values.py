@@ -95,9 +95,9 @@ def transforms(
 
 # --- PULL ----------------------------------------------------------------------------------
 def pull_staged(t: Recorder, m: TransferSpec) -> None:
-    """Givers copy their blocks into their scratch, takers copy them from there.
+    """Senders copy their blocks into their scratch, receivers copy them from there.
 
-    Takers of other nodes read one-sided, straight into their private memory.
+    Receivers on other nodes read one-sided, straight into their private memory.
     """
     t.expose()
     everyone = m.ranks(t, m.target)
@@ -152,7 +152,7 @@ def stage_blocks(
 
 # --- PUSH ----------------------------------------------------------------------------------
 def push_staged(t: Recorder, m: TransferSpec) -> None:
-    """Givers copy their blocks into the takers' scratch, takers copy them out.
+    """Senders copy their blocks into the receivers' scratch, receivers copy them out.
 
     To other nodes they are sent, from private memory to private memory.
     """
@@ -166,12 +166,12 @@ def push_staged(t: Recorder, m: TransferSpec) -> None:
                 if m.gives(t.me):
                     t.send(to, m.of(t, to, offset)._replace(offset_step=0), size,
                            peer_step=m.nbytes if m.by_target else 0)  # fmt: skip
-    givers = t.largest_node if m.source == ALL else 1
-    places = places_of(t, m.nbytes * givers)
+    senders = t.largest_node if m.source == ALL else 1
+    places = places_of(t, m.nbytes * senders)
     mine = t.tree.local_index(t.me) if m.source == ALL else 0
     if not places.short:
         t.node_barrier()  # scratch is written only when its thread has left earlier calls
-    for u, (offset, size) in enumerate(cut(m.nbytes, places.width // givers)):
+    for u, (offset, size) in enumerate(cut(m.nbytes, places.width // senders)):
         if m.gives(t.me):
             for _, run in m.near(t, m.target, but=t.me):
                 t.copy(places.across(run, u, mine * size), m.of(t, run, offset), size, run.count)
@@ -288,10 +288,10 @@ def _register(
     add(record)
 
 
-_DIRECT_PULL = "Takers read blocks from the givers' private memory: one copy."
-_STAGED_PULL = "Givers copy blocks into their scratch, takers copy them from there."
-_DIRECT_PUSH = "Givers write blocks to the takers' private memory: one copy."
-_STAGED_PUSH = "Givers copy blocks into the takers' scratch; messages go to private memory."
+_DIRECT_PULL = "Receivers read blocks from the senders' private memory: one copy."
+_STAGED_PULL = "Senders copy blocks into their scratch, receivers copy them from there."
+_DIRECT_PUSH = "Senders write blocks to the receivers' private memory: one copy."
+_STAGED_PUSH = "Senders copy blocks into the receivers' scratch; messages go to private memory."
 _ROUNDS = "Node roots exchange staged blocks; in round k with the node k places after."
 
 
@@ -324,7 +324,7 @@ for _flow in FLOWS:
     if _flow in ("broadcast", "gather"):  # one side would be idle
         _register(
             _flow, MULTICORE, "shared",
-            "Takers read the beginnings of blocks while givers write the rest: one copy.",
+            "Receivers read the beginnings of blocks while senders write the rest: one copy.",
             shared, _can_be_direct, _reads_and_writes(_flow),
         )  # fmt: skip
     _register(_flow, MULTICORE, "direct", _DIRECT_PULL, pull_direct, _direct, _reads(_flow))
@@ -382,7 +382,7 @@ def _others(t: Recorder, threads: Sequence[int], *, near: bool = False) -> list[
     applies=_can_be_direct_with_src, preferred=_reads("permute"),
 )  # fmt: skip
 def pull_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """As the other moves, with one giver and one taker each."""
+    """As the other moves, with one giver and one receiver each."""
     to, of = ends_of(t, perm)
     t.offer(SRC.on(t.me), nbytes)
     t.after_each(_others(t, [of]), _others(t, [to]))
@@ -395,7 +395,7 @@ def pull_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: 
 
 @algorithm("allav_permute", PULL, "staged", _STAGED_PULL)
 def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """As the other moves, with one giver and one taker each."""
+    """As the other moves, with one giver and one receiver each."""
     src = DST if in_place else SRC
     to, of = ends_of(t, perm)
     t.expose()
@@ -420,7 +420,7 @@ def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
     applies=_can_be_direct_with_src, preferred=_writes("permute"),
 )  # fmt: skip
 def push_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """As the other moves, with one giver and one taker each."""
+    """As the other moves, with one giver and one receiver each."""
     to, of = ends_of(t, perm)
     t.offer(DST.on(t.me), nbytes)
     t.after_each(_others(t, [to]), _others(t, [of]))
@@ -435,7 +435,7 @@ def push_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: 
 
 @algorithm("allav_permute", PUSH, "staged", _STAGED_PUSH)
 def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """As the other moves, with one giver and one taker each."""
+    """As the other moves, with one giver and one receiver each."""
     src = DST if in_place else SRC
     to, of = ends_of(t, perm)
     if not t.one_node:
@@ -448,15 +448,15 @@ def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
     places = places_of(t, nbytes)
     if not places.short:
         t.node_barrier()
-    givers, takers = _others(t, [of], near=True), _others(t, [to], near=True)
+    senders, receivers = _others(t, [of], near=True), _others(t, [to], near=True)
     for u, (offset, size) in enumerate(chunks(nbytes, places.width)):
-        for taker in takers:
-            t.copy(places.on(taker, u), src.on(t.me, offset), size)
+        for receiver in receivers:
+            t.copy(places.on(receiver, u), src.on(t.me, offset), size)
         if places.short:
-            t.after_each(givers, takers)
+            t.after_each(senders, receivers)
         else:
             t.node_barrier()
-        for _ in givers:
+        for _ in senders:
             t.copy(DST.on(t.me, offset), places.on(t.me, u), size)
         if of == t.me and not in_place:
             t.copy(DST.on(t.me, offset), src.on(t.me, offset), size)

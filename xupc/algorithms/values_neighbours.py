@@ -62,7 +62,7 @@ class Streams:
     """
 
     def __init__(self, moves: Transfers, *, taken: bool = False) -> None:
-        if taken:  # each place of a taker is written once
+        if taken:  # each place of a receiver is written once
             blocks, number, rank = moves, np.arange(moves.src.size), moves.dst
         else:
             blocks, number = distinct_blocks(moves)
@@ -106,23 +106,23 @@ def _staged_once(pieces: Iterator[Piece]) -> list[Piece]:
 
 
 def pull_direct(t: Recorder, moves: Transfers) -> None:
-    """Takers read their blocks from the exposed memory of the givers."""
+    """Receivers read their blocks from the exposed memory of the senders."""
     moves = _own(t, moves)
-    givers, takers = _peers(t, moves)
-    begin = {rank: _span(moves.take(moves.src == rank), "src")[0] for rank in givers}
-    if takers:
+    senders, receivers = _peers(t, moves)
+    begin = {rank: _span(moves.take(moves.src == rank), "src")[0] for rank in senders}
+    if receivers:
         low, nbytes = _span(moves.take(moves.src == t.me), "src")
         t.offer(SRC.on(t.me, low), nbytes)
-    t.after_each(givers, takers)
+    t.after_each(senders, receivers)
     for _, to, of, at, n in moves.take(moves.dst == t.me).each():
         t.reach(DST.on(t.me, to), Ranks(of), at - begin[of], n)
-    t.after_each(takers, givers)
+    t.after_each(receivers, senders)
 
 
 def pull_staged(t: Recorder, moves: Transfers) -> None:
-    """Givers stage units of their streams; takers copy from there, or read one-sided."""
+    """Senders stage units of their streams; receivers copy from there, or read one-sided."""
     moves = _own(t, moves)
-    givers, takers = _peers(t, moves)
+    senders, receivers = _peers(t, moves)
     streams = Streams(moves)
     mine, coming = np.flatnonzero(moves.src == t.me), np.flatnonzero(moves.dst == t.me)
     places = places_of(t, streams.longest)
@@ -131,7 +131,7 @@ def pull_staged(t: Recorder, moves: Transfers) -> None:
         for p in _staged_once(streams.pieces(mine, begin, size)):
             t.copy(places.on(t.me, u, p.place), SRC.on(t.me, p.src_at), p.nbytes)
         if places.short:
-            t.after_each(givers, takers)
+            t.after_each(senders, receivers)
         else:
             t.barrier()
         tickets = []
@@ -146,24 +146,24 @@ def pull_staged(t: Recorder, moves: Transfers) -> None:
 
 
 def push_direct(t: Recorder, moves: Transfers) -> None:
-    """Givers write their blocks to the exposed memory of the takers."""
+    """Senders write their blocks to the exposed memory of the receivers."""
     moves = _own(t, moves)
-    givers, takers = _peers(t, moves)
-    begin = {rank: _span(moves.take(moves.dst == rank), "dst")[0] for rank in takers}
+    senders, receivers = _peers(t, moves)
+    begin = {rank: _span(moves.take(moves.dst == rank), "dst")[0] for rank in receivers}
     coming = moves.take(moves.dst == t.me)
-    if givers:
+    if senders:
         low, nbytes = _span(coming, "dst")
         t.offer(DST.on(t.me, low), nbytes)
-    t.after_each(takers, givers)
+    t.after_each(receivers, senders)
     for rank, to, _, at, n in moves.take(moves.src == t.me).each():
         t.deposit(SRC.on(t.me, at), Ranks(rank), to - begin[rank], n)
-    t.after_each(givers, takers)
+    t.after_each(senders, receivers)
     for _, to, _, _, n in coming.each():
         t.reclaim(DST.on(t.me, to), n)
 
 
 def push_staged(t: Recorder, moves: Transfers) -> None:
-    """Givers write into the scratch of takers of their node, and send to the others."""
+    """Senders write into the scratch of receivers on their node; others get messages."""
     moves = _own(t, moves)
     node_of = t.tree.node_index
     same = node_of[moves.src] == node_of[moves.dst]
@@ -172,7 +172,7 @@ def push_staged(t: Recorder, moves: Transfers) -> None:
         with t.net():
             send_and_receive(t, DST, SRC, far)
     near = moves.take(same)
-    givers, takers = _peers(t, near)
+    senders, receivers = _peers(t, near)
     streams = Streams(near, taken=True)
     mine, coming = np.flatnonzero(near.src == t.me), np.flatnonzero(near.dst == t.me)
     places = places_of(t, streams.longest)
@@ -182,7 +182,7 @@ def push_staged(t: Recorder, moves: Transfers) -> None:
         for p in streams.pieces(mine, begin, size):
             t.copy(places.on(p.to, u, p.place), SRC.on(t.me, p.src_at), p.nbytes)
         if places.short:
-            t.after_each(givers, takers)
+            t.after_each(senders, receivers)
         else:
             t.node_barrier()
         for p in streams.pieces(coming, begin, size):
@@ -195,7 +195,7 @@ def push_staged(t: Recorder, moves: Transfers) -> None:
 def rounds(t: Recorder, moves: Transfers) -> None:
     """Send one message per pair of nodes and unit, from scratch to the scratch of a node root.
 
-    Takers copy the blocks of their own node from the scratch of the givers, and those of other
+    Receivers copy the blocks of their own node from the scratch of the senders, and those of other
     nodes from that of their node root.
     """
     others = moves.take(moves.dst != moves.src)
@@ -216,27 +216,27 @@ class _Rounds:
         self.coming = np.flatnonzero(moves.dst == t.me)
         self.arriving = far[self.to[far] == t.my_node]
         self.leaving = far[self.of[far] == t.my_node]
-        landing, givers = self._most(far)
+        landing, senders = self._most(far)
         longest = self.streams.longest
         self.relay = Relay(t, longest, landing, landing)
         width = longest
         if not self.relay.out.short:
             width = self.relay.out.width
-            if givers:
-                width = min(width, max(1, self.relay.landing.width // givers))
+            if senders:
+                width = min(width, max(1, self.relay.landing.width // senders))
             width = width // LINE * LINE or width
         self.units = chunks(longest, width or 1)
 
     def _most(self, far: Ints) -> tuple[int, int]:
-        """Return the most bytes that come to a node, and the most givers whose blocks do."""
+        """Return the most bytes that come to a node, and the most senders of those."""
         nodes = self.t.tree.node_count
         cross = np.unique(np.stack([self.streams.number[far], self.to[far]]), axis=1)
         _, first = np.unique(self.streams.number, return_index=True)
-        bytes_of, giver_of = self.moves.nbytes[first], self.moves.src[first]
+        bytes_of, sender_of = self.moves.nbytes[first], self.moves.src[first]
         landing = np.bincount(cross[1], weights=bytes_of[cross[0]], minlength=nodes)
-        pairs = np.unique(np.stack([giver_of[cross[0]], cross[1]]), axis=1)
-        givers = np.bincount(pairs[1], minlength=nodes)
-        return int(landing.max(initial=0)), int(givers.max(initial=0))
+        pairs = np.unique(np.stack([sender_of[cross[0]], cross[1]]), axis=1)
+        senders = np.bincount(pairs[1], minlength=nodes)
+        return int(landing.max(initial=0)), int(senders.max(initial=0))
 
     def record(self) -> None:
         """Record all units."""
@@ -315,8 +315,8 @@ def _writes(call: CallFacts) -> bool:
     return deposits(call.tree, call.tuning, call.nbytes)
 
 
-_DIRECT = "Takers read blocks from the givers' private memory: one copy."
-_STAGED = "Givers copy blocks into their scratch, takers copy them from there."
+_DIRECT = "Receivers read blocks from the senders' private memory: one copy."
+_STAGED = "Senders copy blocks into their scratch, receivers copy them from there."
 
 
 def _pull(flag: int, applies: Callable[[CallFacts], bool] | None) -> None:
@@ -328,12 +328,12 @@ def _pull(flag: int, applies: Callable[[CallFacts], bool] | None) -> None:
 
 _pull(PULL, None)
 algorithm(
-    NAME, PUSH, "direct", "Givers write blocks to the takers' private memory: one copy.",
+    NAME, PUSH, "direct", "Senders write blocks to the receivers' private memory: one copy.",
     applies=_can_be_direct, preferred=_writes,
 )(push_direct)  # fmt: skip
 algorithm(
     NAME, PUSH, "staged",
-    "Givers copy blocks into the takers' scratch; messages go to private memory.",
+    "Senders copy blocks into the receivers' scratch; messages go to private memory.",
 )(push_staged)  # fmt: skip
 _pull(MULTICORE, on_one_node)
 algorithm(

@@ -185,21 +185,21 @@ class Recorder(LaneRecorder):
             return (Ranks(who),) if self.on_my_node(who) else ()
         return self.node_ranks()
 
-    def _handshake(self, givers: Who, takers: Who, node_only: bool) -> None:
-        if givers == ALL and takers == ALL and not node_only:
+    def _handshake(self, signallers: Who, waiters: Who, node_only: bool) -> None:
+        if signallers == ALL and waiters == ALL and not node_only:
             self._add(Barrier())  # all wait for all: that is a barrier
             return
         channel = self.channel()
-        across = not node_only and not self.one_node and NODE not in (givers, takers)
-        if self._is(givers):
-            self.signal(channel, self._node_ranks_in(takers))
-            if across and (takers == ALL or not self._is_near(takers)):
-                self._add(NetSignal(channel, self._ranks(takers), self._ticket()))
-        if self._is(takers) and givers != self.me:
-            self.wait(channel, self._node_ranks_in(givers))
-            if across and (givers == ALL or not self._is_near(givers)):
+        across = not node_only and not self.one_node and NODE not in (signallers, waiters)
+        if self._is(signallers):
+            self.signal(channel, self._node_ranks_in(waiters))
+            if across and (waiters == ALL or not self._is_near(waiters)):
+                self._add(NetSignal(channel, self._ranks(waiters), self._ticket()))
+        if self._is(waiters) and signallers != self.me:
+            self.wait(channel, self._node_ranks_in(signallers))
+            if across and (signallers == ALL or not self._is_near(signallers)):
                 ticket = self._ticket()
-                self._add(NetWait(channel, self._ranks(givers), ticket))
+                self._add(NetWait(channel, self._ranks(signallers), ticket))
                 self.need(ticket)
 
     def _is_near(self, who: Who) -> bool:
