@@ -13,7 +13,8 @@ PAGE = """\
 # From mpi4py
 
 After this page you can run a program that is written for mpi4py on xupc, and you know what each of
-its calls does there.
+its calls does there. A library *carries* a call if it carries it out: xupc or MPI. A *thread* is one
+process, what MPI calls a rank. A *team* is xupc's counterpart of a communicator.
 
 This page is made by `python scripts/from_mpi4py.py > docs/from-mpi4py.md`, from the table that the
 library itself uses.
@@ -36,81 +37,82 @@ comm = xupc.Comm(MPI.COMM_WORLD)
   `MPI.Graphcomm` or `MPI.Distgraphcomm`, so C code that takes a communicator of mpi4py takes it.
 - `python -m xupc.mpi` replaces `MPI.COMM_WORLD`. It takes the options of `python -m mpi4py`, and an
   uncaught error ends the whole job in the same way.
-- Communicators that it makes are of xupc, too (see the table).
+- Communicators that a communicator of xupc makes are of xupc, too ([the table](#method-by-method)).
 - `type(comm) == MPI.Intracomm` is true; `type(comm) is MPI.Intracomm` is false.
-- An intercommunicator and what `Merge` returns are mpi4py's. `xupc.Comm(...)` takes the second.
+- An intercommunicator is mpi4py's, and so is what its `Merge` returns. `xupc.Comm(...)` takes what
+  `Merge` returns.
 - `MPI.COMM_SELF` is mpi4py's: with one thread there is nothing to gain.
 - The communicators inside mpi4py's C code, such as the default of `Win.Create`, are mpi4py's.
 
 | `XUPC_COMM` | means |
 |---|---|
-| `auto`, or not set | xupc carries calls that are faster so, on communicators with many calls |
+| `auto`, or not set | xupc carries the calls that are faster with it, on communicators with many calls |
 | `off` | all calls go to MPI, and `python -m xupc.mpi` leaves `MPI.COMM_WORLD` as it is |
 | `force` | xupc carries all calls that it can carry, from the first one on |
 | `explain` | as `auto`; counts all calls, and thread 0 prints the counts at the end |
 
 `comm.explain()` returns the counts of one communicator as text, `comm.explain(as_dict=True)` as
-data. Bytes of calls that MPI carries before a team is open are counted only under
-`XUPC_COMM=explain`.
+data. The bytes of calls before a team is open are counted only under `XUPC_COMM=explain`.
 
 ## Which library carries a call
 
 1. MPI carries the first 64 collective calls of a communicator ("warm-up"). A program whose
    communicators make fewer calls never starts xupc, and loads little of it.
-2. The next call opens a team of xupc. If xupc does not run yet, a call on a communicator with the
-   threads of `MPI.COMM_WORLD`, in their order, starts it, which takes some tenths of a second. On
-   another communicator MPI carries the calls, and a later call tries again. On a communicator of
-   one thread, and on one where a Python thread other than the main one makes that call, MPI carries
-   all calls. At most 128 communicators of a process have teams at a time, since a team takes up to
-   three of the 2,048 communicators that MPICH has. On others MPI carries the calls, and a later
-   call tries again.
-3. From then on the [tuning table](how-to/choose-and-tune.md) decides, by method, threads, nodes and
-   bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of your
-   own (`XUPC_TUNING`) can have other
+2. The next call opens a team of xupc, and starts xupc if it does not run yet. The start takes some
+   tenths of a second. In these cases no team is opened:
+   - xupc does not run, and the communicator lacks threads of `MPI.COMM_WORLD`: MPI carries the call,
+     and a later call tries again.
+   - 128 communicators of the process have teams already: the same. A team takes up to three of the
+     2,048 communicators that MPICH has.
+   - The communicator has one thread, or threads for which xupc does not run, or a Python thread other
+     than the main one makes this call: MPI carries all calls from then on.
+3. From then on the [selection table](how-to/choose-and-tune.md) decides, by method, threads, nodes
+   and bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of
+   your own (`XUPC_TUNING`) can have other
    [`[[drop_in]]` entries](reference/table-keys.md#drop_in-calls-of-the-drop-in-communicator).
 
-A decision looks only at what MPI makes equal on all threads, never at how a thread describes its
-message.
+Only what MPI makes equal on all threads decides: the method, the communicator, the root, the
+operation, the sizes and the basic type. How a thread describes its message does not.
 
 Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 
 ## Calls that xupc carries
 
-
 - Messages can be described in any way that mpi4py takes, and in another way on each thread. A
   derived type, or an array that is not in C order, costs one copy on that thread.
-- `Allreduce`: `SUM`, `PROD`, `MIN`, `MAX`, `BAND`, `BOR`, `BXOR`, `LAND` and `LOR`, for the types
-  for which MPI has them, but long double. Sums of floating-point numbers can have other last bits
-  than MPI's. Other operations and types go to MPI, as do calls without data.
+- `Allreduce`: `SUM`, `PROD`, `MIN`, `MAX`, `BAND`, `BOR`, `BXOR`, `LAND` and `LOR`, for all types
+  that MPI has them for except long double. Sums of floating-point numbers can differ from MPI's in
+  their last bits. Other operations and types go to MPI, as do calls without data.
 - `Allgatherv`, `Gatherv`, `Scatterv`, `Alltoallv`, and `Reduce_scatter` with any counts: what lies
   between the blocks of a result stays as it was. A block can be shorter than the receiver expects
   (but not in `Allgatherv`); a longer one raises `MPI.ERR_TRUNCATE` on the receiver.
 - `Neighbor_allgather`, `Neighbor_alltoall` and their v and w forms, on any topology: sources and
-  destinations in MPI's order, none at a border without a period, a thread listed twice, a thread as
-  its own neighbour. MPI pairs the blocks of both ends in the first call. Each new size costs a
-  plan. A block that is longer than its place raises `MPI.ERR_TRUNCATE` on all threads.
+  destinations are in MPI's order; a thread may be listed twice or be its own neighbour; beyond a
+  border without a period there is none. In the first call messages of MPI pair the blocks of both
+  ends. The first call with each new size makes a plan. A block that is longer than its place raises
+  `MPI.ERR_TRUNCATE` on all threads.
 - Objects are pickled by `MPI.pickle`, whose functions a program can replace. With mpi4py's own
   functions, large buffers stay out of the pickle and go from array to array. The results are of the
   same types as mpi4py's.
 - `allreduce`, `reduce`, `scan` and `exscan` combine objects in mpi4py's order, with any operation.
-  Each thread that has a result computes it, so an operation is called on all of them. An error of
-  the operation is raised there, and no other thread waits for it.
-- An object that cannot be pickled raises its error on its thread, before the others see the call.
+  Each thread that gets a result computes it itself, so it calls the operation. An error of the
+  operation is raised there, and no other thread waits for it.
+- An object that cannot be pickled raises its error on its thread, before the call reaches the others.
 - A wrong argument raises mpi4py's error on that thread alone.
 - Calls that differ between threads raise `CollectiveMismatchError`.
 - `Free` waits for no thread.
 - Several Python threads of a process may be inside such calls at once, each on a communicator of
-  its own, as MPI allows: on one node, with the native core, if MPI allows calls from several
-  threads (`MPI.THREAD_MULTIPLE`, as mpi4py starts it). Elsewhere, and on one communicator, a second
-  thread gets an `XupcError`. Let the main thread make the first calls on each communicator: what
-  opens a team is for one thread at a time.
+  its own. This needs one node, the native core, and an MPI that allows calls from several threads
+  (`MPI.THREAD_MULTIPLE`, as mpi4py starts it). Without these, and on one communicator, a second
+  Python thread gets an `XupcError`. Let the main thread make the first calls on each communicator:
+  only one Python thread at a time can open a team.
 
 ## Requests
 
 - All functions of mpi4py take the requests of nonblocking collectives: `Wait`, `Test`, `Waitall`,
-  `Waitany`, `Waitsome`, `Testall` and so on, alone or among MPI's own. One that xupc carries is a
-  generalized request of MPI. MPI runs the call in each step of its progress, so it also goes on
-  while this thread waits in a `Recv`. This needs Open MPI, or an MPICH with `MPIX_Async_start`;
+  `Waitany`, `Waitsome`, `Testall` and so on, alone or among MPI's own. The request of a call that xupc
+  carries is a generalized request of MPI. MPI advances the call in each step of its progress, so it
+  also goes on while this thread waits in a `Recv`. This needs Open MPI, or an MPICH with `MPIX_Async_start`;
   with any other MPI all nonblocking calls go to MPI.
 - A nonblocking call waits for no thread. So it does not open a team: MPI carries it until a
   blocking collective on the communicator has opened one. Between nodes, and while calls are
@@ -118,8 +120,8 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - `Cancel` raises `MPI.Exception` (`MPI.ERR_REQUEST`).
 - If the calls of the threads differ, `request.Wait()` raises `CollectiveMismatchError`. MPI's
   functions for several requests print it and raise `MPI.Exception`.
-- Requests of collectives can be awaited in coroutines: `await comm.Iallreduce(a, b)`. So can
-  persistent ones after their `Start`.
+- A coroutine can await a request of a collective: `await comm.Iallreduce(a, b)`. After its `Start` it
+  can await a persistent request, too.
 
 ## Method by method
 
