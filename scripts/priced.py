@@ -19,12 +19,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from xupc.algorithms.registry import parse_name
 from xupc.backends.simulator.timeline import run
 from xupc.predict.candidates import Question, chosen, variants_of
 from xupc.predict.machine_file import find
 from xupc.predict.price import programs_of
-from xupc.tuning.selection import Table
-from xupc.tuning.selection_file import built_in
+from xupc.records import replace
+from xupc.tuning.selection import Rule, Table, When, registered_name
+from xupc.tuning.selection_file import built_in, text_of
 
 PRICES = Path(__file__).with_name("prices.json")
 MACHINES = {"tcp": "gigabit", "fabric": "default"}
@@ -67,7 +69,7 @@ def unpriced() -> Table:
     """Return the built-in table without the rules that are made here."""
     table = built_in()
     rules = tuple(rule for rule in table.rules if rule.source != "priced")
-    return Table(table.name, rules, table.sizes, None, table.hosts, table.carriers)
+    return replace(table, rules=rules)
 
 
 def question(transport: str, collective: str, nodes: int, nbytes: int) -> Question:
@@ -121,20 +123,24 @@ def best(prices: Prices, usual: str) -> str:
     return usual if prices.get(usual, float("inf")) <= prices[first] * (1 + CLOSE) else first
 
 
-def rules() -> Iterator[dict[str, object]]:
-    """Yield the rules as entries of a table, the most special ones first."""
+def rules() -> Iterator[Rule]:
+    """Yield the rules, the most special ones first."""
     table = unpriced()
     for transport, collectives in sorted(stored().items()):
         for collective, cells in sorted(collectives.items()):
-            for entry in _of_collective(transport, collective, cells, table):
+            for when, name in _of_collective(transport, collective, cells, table):
+                flag, label = parse_name(name)
                 for form in FORMS[collective]:
-                    yield {"collective": form, **entry}
+                    yield Rule(
+                        registered_name(form), flag, when, label,
+                        if_possible=True, source="priced",
+                    )  # fmt: skip
 
 
 def _of_collective(
     transport: str, collective: str, cells: Cells, table: Table
-) -> Iterator[dict[str, object]]:
-    """Yield the entries of a collective: for each number of nodes the ranges of bytes."""
+) -> Iterator[tuple[When, str]]:
+    """Yield when a collective has which variant: for each number of nodes the ranges of bytes."""
     for nodes, beyond in pairwise([*NODES, None]):
         row = {int(size): prices for size, prices in cells[str(nodes)].items()}
         picks = {
@@ -144,14 +150,10 @@ def _of_collective(
         }
         for low, high, name in _ranges(picks):
             most = beyond or (None if name in FAR else 2 * nodes)
-            yield {
-                **({"min_bytes": low} if low else {}),
-                **({"max_bytes": high} if high else {}),
-                "min_nodes": nodes,
-                **({"max_nodes": most - 1} if most else {}),
-                "transport": transport, "algorithm": name, "if_possible": True,
-                "source": "priced",
-            }  # fmt: skip
+            yield When(
+                min_bytes=low or None, max_bytes=high or None,
+                min_nodes=nodes, max_nodes=most - 1 if most else None, transport=transport,
+            ), name  # fmt: skip
 
 
 def _ranges(picks: Mapping[int, tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
@@ -185,20 +187,14 @@ def _between(small: int, large: int) -> int:
 
 def text() -> str:
     """Return the rules as a file."""
-    lines = [
+    head = [
         "# Made by `python scripts/priced.py rules > xupc/tuning/priced.toml`: cheapest variants",
         f"# on {NODES[0]} nodes and more by the model of `xupc predict`, where they are not the",
         "# default. Nothing was measured there; `xupc tune` writes rules that count more.",
         f"# tcp: machine {MACHINES['tcp']}; fabric: machine {MACHINES['fabric']}, assumed.",
-        "version = 1",
+        "version = 1\n",
     ]
-    for entry in rules():
-        lines += ["", "[[choose]]", *(f"{key} = {_toml(value)}" for key, value in entry.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: object) -> str:
-    return json.dumps(value)
+    return "\n".join([*head, *map(text_of, rules())])
 
 
 def main(words: list[str]) -> None:

@@ -26,7 +26,7 @@ from xupc.cli.variables import VARIABLES
 from xupc.flags import ALGORITHM_NAMES
 from xupc.tuning import selection_file
 from xupc.tuning.old_keys import NEW_KEYS
-from xupc.tuning.selection import CarrierRule, Rule
+from xupc.tuning.selection import CONDITIONS, CarrierRule, Rule, When
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = "This page is made by `python scripts/reference.py {name} > docs/reference/{name}.md`.\n"
@@ -161,19 +161,7 @@ RULES = {
     "else it is an error",
     "source": "where the rule is from: `measured`, `priced` by the model of `xupc predict`, or "
     "`modelled` by counts of bytes and cache lines at each level; changes nothing",
-    "min_bytes": "smallest size of a block (in a reduction to single values: of a thread's part)",
-    "max_bytes": "largest size of a block",
-    "min_threads": "smallest number of threads",
-    "max_threads": "largest number of threads",
-    "min_nodes": "smallest number of nodes",
-    "max_nodes": "largest number of nodes",
-    "nodes": "`one` or `many`",
-    "shape": 'threads of each node: `"8"` (one node), `"4x2"` (4 nodes of 2), `"3,1,4"`',
-    "oversubscribed": "whether some machine has more threads than cores",
-    "family": "MPI",
-    "transport": "the way between nodes: `shm` is one machine",
-    "levels": 'levels below the node: `none`, `some`, or the domains of each, like `"2,16"` (2 '
-    "sockets, 16 L3 domains)",
+    **{key: condition.meaning for key, condition in CONDITIONS.items()},
 }
 CARRIERS = {
     "method": "name of the method in mpi4py: `Bcast`, `bcast`; `*`: all",
@@ -322,19 +310,25 @@ def _wrapped(entry: str) -> str:
 
 def _rule(rule: Rule) -> str:
     """Return what makes a rule."""
-    return f"Rule({', '.join([repr(rule.collective), _flag(rule), *_conditions(rule)])})"
+    others = _given(rule, "variant", "if_possible", "source")
+    return f"Rule({', '.join([repr(rule.collective), _flag(rule), *_when(rule.when), *others])})"
 
 
 def _carrier(rule: CarrierRule) -> str:
     """Return what makes a rule of the drop-in communicator."""
-    first = repr(rule.method), repr(rule.carrier)
-    return f"CarrierRule({', '.join([*first, *_conditions(rule)])})"
+    return f"CarrierRule({', '.join([repr(rule.method), repr(rule.carrier), *_when(rule.when)])})"
 
 
-def _conditions(rule: Rule | CarrierRule) -> list[str]:
-    """Return the keyword arguments of all fields but the first two."""
-    given = [(name, getattr(rule, name)) for name in rule.__match_args__[2:]]
-    return [f"{name}={value!r}" for name, value in given if value not in (None, "")]
+def _when(when: When) -> list[str]:
+    """Return what makes conditions, if there are some."""
+    given = _given(when, *CONDITIONS)
+    return [f"When({', '.join(given)})"] if given else []
+
+
+def _given(found: Rule | When, *names: str) -> list[str]:
+    """Return the keyword arguments of the fields that have a value."""
+    values = [(name, getattr(found, name)) for name in names]
+    return [f"{name}={value!r}" for name, value in values if value not in (None, "")]
 
 
 def _flag(rule: Rule) -> str:
@@ -355,7 +349,7 @@ Made of priced.toml and selection.toml by
 from __future__ import annotations
 
 from ..flags import {flags}
-from .selection import CarrierRule, Rule, Table
+from .selection import CarrierRule, Rule, Table, When
 
 __all__ = ["TABLE"]
 """

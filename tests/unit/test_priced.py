@@ -82,10 +82,10 @@ def test_few_nodes_keep_what_was_measured() -> None:
     """No rule by the model applies below 8 nodes, or between processes of one machine."""
     rules = [rule for rule in built_in().rules if rule.source == "priced"]
     assert rules
-    assert all(rule.min_nodes is not None and rule.min_nodes >= 8 for rule in rules)
-    assert {rule.transport for rule in rules} == {"tcp", "fabric"}
+    assert all((rule.when.min_nodes or 0) >= 8 for rule in rules)
+    assert {rule.when.transport for rule in rules} == {"tcp", "fabric"}
     assert all(rule.if_possible for rule in rules)
-    assert {rule.name for rule in rules if rule.max_nodes is None} <= priced.FAR
+    assert {rule.name for rule in rules if rule.when.max_nodes is None} <= priced.FAR
     measured = {rule.collective for rule in built_in().rules if rule.source == "measured"}
     assert "gather_all" in measured
     unlabelled = [rule for rule in built_in().rules if not rule.source]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from itertools import product
@@ -20,8 +21,9 @@ from xupc.records import replace
 from xupc.report.plans import Unplanned, call_of, maker
 from xupc.topology.tree import Tree
 from xupc.tuning.old_keys import NEW_KEYS
-from xupc.tuning.selection import Place, Table, public_name, registered_name
+from xupc.tuning.selection import CONDITIONS, Place, Rule, Table, When, public_name, registered_name
 from xupc.tuning.selection_file import BUILT_IN, METHODS, SIZES, built_in, find, load, parse
+from xupc.tuning.selection_file import text_of as entry_of
 
 ONE = Place.of([8], "mpich", "shm", False)
 CLUSTER = Place.of([4, 4, 4, 4], "openmpi", "tcp", True)
@@ -57,7 +59,7 @@ def test_rules_ask_for_levels_below_the_node(levels: str, fits: set[Place]) -> N
         place: table(rule(f'levels = "{levels}"')).at(place).rule("gather", 8)
         for place in (ONE, UNEVEN, LEVELLED)
     }
-    assert {place for place, found in choices.items() if found.levels == levels} == fits
+    assert {place for place, found in choices.items() if found.when.levels == levels} == fits
 
 
 def test_long_calls_on_a_node_with_levels_go_by_levels() -> None:
@@ -109,6 +111,29 @@ def test_where_a_rule_holds(words: str, fits: set[Place]) -> None:
         expected = PUSH if place in fits else MULTICORE
         assert found.at(place).choose("gather", 64) == expected
         assert found.at(place).choose("gather_all", 64) == MULTICORE
+
+
+ONLY = {  # of each condition two values, of which the first one fits a call of 64 bytes at CLUSTER
+    "min_bytes": (64, 65), "max_bytes": (64, 63), "min_threads": (16, 17), "max_threads": (16, 15),
+    "min_nodes": (4, 5), "max_nodes": (4, 3), "nodes": ("many", "one"), "shape": ("4x4", "16"),
+    "oversubscribed": (True, False), "family": ("openmpi", "mpich"), "transport": ("tcp", "fabric"),
+    "levels": ("none", "some"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", CONDITIONS)
+def test_every_condition_is_asked_for(key: str) -> None:
+    for value, fits in zip(ONLY[key], (True, False), strict=True):
+        found = table(rule(f"{key} = {json.dumps(value)}"))
+        assert found.rules[0].when == When(**{key: value})
+        assert (found.at(CLUSTER).choose("gather", 64) == PUSH) is fits
+
+
+def test_a_rule_that_is_written_is_read_the_same() -> None:
+    every = When(**{key: fits for key, (fits, _) in ONLY.items()})
+    ours = Rule("gather", MULTICORE, every, "ring", if_possible=False, source="measured")
+    rules = (ours, *built_in().rules)
+    assert table("\n".join(map(entry_of, rules))).rules == rules
 
 
 def test_sizes_are_limits_that_belong_to_their_range() -> None:

@@ -22,7 +22,7 @@ from xupc.bench.tuner import tuned
 from xupc.bench.tuning_file import TuningFile
 from xupc.flags import ALGORITHM_NAMES, MULTICORE, PULL, PUSH
 from xupc.tuning.host_figures import HostFigures
-from xupc.tuning.selection import Place, Rule, Table
+from xupc.tuning.selection import Place, Rule, Table, When
 from xupc.tuning.selection_file import BUILT_IN, built_in, find, load, parse, read
 
 tune_command = importlib.import_module("xupc.cli.tune")
@@ -81,7 +81,7 @@ def series(seed: int, best: Callable[[int], int], gain: float = 1.3, **how: Any)
 
 
 def ranges(rules: Iterable[Rule]) -> list[tuple[int | None, int | None, int]]:
-    return [(r.min_bytes, r.max_bytes, r.algorithm) for r in rules]
+    return [(r.when.min_bytes, r.when.max_bytes, r.algorithm) for r in rules]
 
 
 def over(rules: tuple[Rule, ...]) -> Table:
@@ -130,9 +130,9 @@ def test_limits_lie_half_way_and_end_half_a_step_beyond() -> None:
     [found] = tuned(result(series(1, lambda n: PUSH if n < 1000 else PULL)))
     assert ranges(found.rules) == [(None, 1024, PUSH), (1025, 1048576, PULL)]
     [rule, _] = found.rules
-    assert (rule.shape, rule.family, rule.transport, rule.oversubscribed) == (
-        "2x4", "mpich", "shm", True,
-    )  # fmt: skip
+    assert rule.when == When(
+        max_bytes=1024, shape="2x4", family="mpich", transport="shm", oversubscribed=True
+    )
     [found] = tuned(result(series(1, lambda n: PUSH if 100 < n < 1000 else MULTICORE)))
     assert ranges(found.rules) == [(65, 1024, PUSH)]
     [found] = tuned(result([c for c in series(1, lambda n: PUSH) if c.nbytes == 512]))
@@ -216,7 +216,7 @@ def test_a_variant_is_chosen_where_it_can_run() -> None:
         return 1.5 if n > 1000 else 0.8
 
     [found] = tuned(result(with_ring(series(1, lambda n: PULL), gain)))
-    assert [(r.min_bytes, r.max_bytes, r.name, r.if_possible) for r in found.rules] == [
+    assert [(r.when.min_bytes, r.when.max_bytes, r.name, r.if_possible) for r in found.rules] == [
         (None, 1024, "pull", None), (1025, 1048576, "multicore:ring", True),
     ]  # fmt: skip
     cells = with_ring(series(1, lambda n: MULTICORE), gain)
@@ -244,9 +244,9 @@ def test_other_kinds_of_cells_say_nothing() -> None:
 
 def test_tuning_again_keeps_what_was_not_measured_or_cannot_be_judged() -> None:
     old = [
-        Rule("gather", PUSH, None, 1024, shape="2x4"),
-        Rule("gather", PULL, 300000, None, shape="2x4"),
-        Rule("scatter", PULL, shape="2x4"),
+        Rule("gather", PUSH, When(max_bytes=1024, shape="2x4")),
+        Rule("gather", PULL, When(min_bytes=300000, shape="2x4")),
+        Rule("scatter", PULL, When(shape="2x4")),
     ]
     cells = [c for c in series(7, lambda n: PULL) if 512 <= c.nbytes <= 32768]
     noisy = series(8, lambda n: PULL, apart=0.3)[2]

@@ -23,7 +23,8 @@ from operator import itemgetter
 
 from ..algorithms.registry import collectives, names_variant, parse_name
 from ..flags import ALGORITHM_NAMES
-from ..tuning.selection import Choices, Place, Rule, Table, public_name, registered_name
+from ..records import replace
+from ..tuning.selection import Choices, Place, Rule, Table, When, public_name, registered_name
 from ..tuning.selection_file import built_in
 from .results import OURS, Candidate, Cell, Job, Result
 from .stats import ERROR, LEAST, RESOLVABLE, Ratio, geometric_mean, ratio
@@ -144,6 +145,10 @@ def _tuned_at(
     choices: Choices,
     earlier: Sequence[Rule],
 ) -> Tuned:
+    at_place = When(
+        shape=place.shape, family=place.family, transport=place.transport,
+        oversubscribed=place.oversubscribed,
+    )  # fmt: skip
     rules: list[Rule] = []
     changes: list[Change] = []
     for collective in sorted({rule.collective for rule in earlier} | cells.keys()):
@@ -160,9 +165,8 @@ def _tuned_at(
             flag, label = parse_name(name)
             rules.append(
                 Rule(
-                    collective, flag, least or None, most, shape=place.shape, family=place.family,
-                    transport=place.transport, oversubscribed=place.oversubscribed, variant=label,
-                    if_possible=True if label else None, source="measured",
+                    collective, flag, replace(at_place, min_bytes=least or None, max_bytes=most),
+                    variant=label, if_possible=True if label else None, source="measured",
                 )
             )  # fmt: skip
         changes += [spot.change(name) for spot, name in zip(spots, chosen, strict=True)]
@@ -170,7 +174,7 @@ def _tuned_at(
 
 
 def _said(rules: Iterable[Rule], nbytes: int) -> Choice:
-    return next((rule.name for rule in rules if rule.covers(nbytes)), None)
+    return next((rule.name for rule in rules if rule.when.covers(nbytes)), None)
 
 
 # --- one size -------------------------------------------------------------------------------------
@@ -299,8 +303,8 @@ def _ranges(
         for (least, most), (spot, choice) in zip(parts, chosen, strict=True)
         if not spot.problem
     ]
-    edges = {0} | {rule.min_bytes or 0 for rule in old}
-    edges |= {rule.max_bytes + 1 for rule in old if rule.max_bytes is not None}
+    edges = {0} | {rule.when.min_bytes or 0 for rule in old}
+    edges |= {rule.when.max_bytes + 1 for rule in old if rule.when.max_bytes is not None}
     edges |= {edge for least, most, _ in new for edge in (least, most + 1)}
 
     def choice_at(nbytes: int) -> Choice:

@@ -10,10 +10,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from ..tuning.selection import Place, Rule, Table, public_name
-from ..tuning.selection_file import RULE, built_in, load, parse, read
+from ..tuning.selection import Place, Rule, Table
+from ..tuning.selection_file import built_in, load, parse, read, text_of
 from .files import write_whole
 
 __all__ = ["TuningFile"]
@@ -75,7 +74,7 @@ class TuningFile:
 
     def put(self, place: Place, rules: Sequence[Rule], remarks: Sequence[str]) -> None:
         """Replace the section of a place, or make one."""
-        self._put(label_of(place), [*_comments(remarks), *map(_entry, rules)])
+        self._put(label_of(place), [*_comments(remarks), *map(text_of, rules)])
 
     def put_host(self, host: str, figures: Mapping[str, int], remarks: Sequence[str]) -> None:
         """Replace the section with the figures of a host, or make one.
@@ -126,18 +125,3 @@ def label_of(place: Place) -> str:
     """A place in words, as the head of its section."""
     crowded = ", oversubscribed" if place.oversubscribed else ""
     return f"{place.shape}, {place.family}, {place.transport}{crowded}"
-
-
-def _entry(rule: Rule) -> str:
-    """A rule as TOML."""
-    values: dict[str, Any] = {name: getattr(rule, name) for name in Rule.__match_args__}
-    values["collective"] = public_name(rule.collective) if rule.collective != "*" else "*"
-    values["algorithm"] = rule.name
-    lines = [f"{key} = {_value(values[key])}" for key in RULE if values[key] not in (None, "")]
-    return "\n".join(["[[choose]]", *lines, ""])
-
-
-def _value(value: str | int | bool) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int) else f'"{value}"'

@@ -28,8 +28,7 @@ from xupc.topology.machine import Machine
 from xupc.topology.node_spec import node_tree, threads_of_nodes
 from xupc.topology.sysfs import machine_of
 from xupc.topology.tree import Tree
-from xupc.tuning.selection import Place, Rule, Table, public_name
-from xupc.tuning.selection_file import TRANSPORTS
+from xupc.tuning.selection import TRANSPORTS, Place, Rule, Table, public_name
 
 from . import options
 from .common import (

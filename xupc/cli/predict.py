@@ -22,8 +22,7 @@ from xupc.report.plans import Unplanned
 from xupc.specs import of_mpi
 from xupc.topology.node_spec import threads_of_nodes
 from xupc.tuning import selection_file
-from xupc.tuning.selection import Rule, Table, public_name
-from xupc.tuning.selection_file import FAMILIES, TRANSPORTS
+from xupc.tuning.selection import FAMILIES, TRANSPORTS, Rule, Table, public_name
 
 from . import options
 from .against import beside_lines, fit_to

@@ -7,18 +7,27 @@ table come before those of the built-in one. `xupc.tuning.selection_file` reads 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from ..flags import algorithm_name
 from ..records import record
 from .host_figures import HostFigures
+from .table_values import Read, one_of, truth, whole
 
 __all__ = [
-    "CarrierRule", "Carriers", "Choices", "Place", "Rule", "Table", "public_name",
-    "registered_name", "shape_of",
+    "CONDITIONS", "FAMILIES", "TRANSPORTS", "CarrierRule", "Carriers", "Choices", "Condition",
+    "Place", "Rule", "Table", "When", "public_name", "registered_name", "shape_of",
 ]  # fmt: skip
+
+FAMILIES = "mpich", "openmpi", "other"
+TRANSPORTS = "shm", "tcp", "fabric"
+_RUN = re.compile(r"(?:([1-9][0-9]{0,8})x)?([1-9][0-9]{0,8})")
+_LEVELS = re.compile(r"none|some|[1-9][0-9]{0,8}(?:,[1-9][0-9]{0,8})*")
+_T = TypeVar("_T")
 
 Runs = Iterable[tuple[int, int]]
 """How many nodes in a row have how many threads."""
@@ -90,22 +99,88 @@ class Place:
         return "many" if self.node_count > 1 else "one"
 
 
-class Conditions:
-    """Hold the conditions of a rule; a missing one fits everything."""
+# --- conditions -----------------------------------------------------------------------------------
 
-    __slots__ = ()
-    min_bytes: int | None
-    max_bytes: int | None
-    min_threads: int | None
-    max_threads: int | None
-    min_nodes: int | None
-    max_nodes: int | None
-    nodes: str | None
-    shape: str | None
-    oversubscribed: bool | None
-    family: str | None
-    transport: str | None
-    levels: str | None
+
+@record
+class Condition:
+    """A condition of rules, as a table's file has it.
+
+    Attributes
+    ----------
+    meaning
+        The text for the reference of a table's keys.
+    read
+        How its value is read.
+    """
+
+    meaning: str
+    read: Read
+
+
+CONDITIONS: dict[str, Condition] = {}
+"""All conditions by their keys in a file, in the order in which they are written."""
+
+
+def _condition(meaning: str, read: Read) -> Any:
+    """Return what makes a field of `When` a condition."""
+    return Condition(meaning, read)
+
+
+def _entered(cls: type[_T]) -> type[_T]:
+    """Enter the conditions of a class into `CONDITIONS`; leave None as their defaults."""
+    for name in cls.__annotations__:
+        CONDITIONS[name] = vars(cls)[name]
+        setattr(cls, name, None)
+    return cls
+
+
+def _shape(value: Any) -> str:
+    """Return a shape in the form of `shape_of`, which places use."""
+    runs = [_RUN.fullmatch(part) for part in value.split(",")] if isinstance(value, str) else [None]
+    if None in runs:
+        raise ValueError('expected node sizes like "8", "4x2" or "3,1,4"')
+    return shape_of((int(run[1] or 1), int(run[2])) for run in runs if run)
+
+
+def _levels(value: Any) -> str:
+    if not isinstance(value, str) or not _LEVELS.fullmatch(value):
+        raise ValueError('expected "none", "some", or the domains of each level, like "2,16"')
+    return value
+
+
+@record
+@_entered
+class When:
+    """The conditions of a rule, all of which must hold; one that is None always does.
+
+    A new condition is a field here and a term of `holds_at`; files and the reference follow.
+    """
+
+    min_bytes: int | None = _condition(
+        "smallest size of a block (in a reduction to single values: of a thread's part)", whole(0)
+    )
+    max_bytes: int | None = _condition("largest size of a block", whole(0))
+    min_threads: int | None = _condition("smallest number of threads", whole(1))
+    max_threads: int | None = _condition("largest number of threads", whole(1))
+    min_nodes: int | None = _condition("smallest number of nodes", whole(1))
+    max_nodes: int | None = _condition("largest number of nodes", whole(1))
+    nodes: str | None = _condition("`one` or `many`", one_of(["one", "many"]))
+    shape: str | None = _condition(
+        'threads of each node: `"8"` (one node), `"4x2"` (4 nodes of 2), `"3,1,4"`', _shape
+    )
+    oversubscribed: bool | None = _condition(
+        "whether some machine has more threads than cores", truth
+    )
+    family: str | None = _condition("MPI", one_of(FAMILIES))
+    transport: str | None = _condition(
+        "the way between nodes: `shm` is one machine", one_of(TRANSPORTS)
+    )
+    levels: str | None = _condition(
+        'levels below the node: `none`, `some`, or the domains of each, like `"2,16"` (2 '
+        "sockets, 16 L3 domains)",
+        _levels,
+    )
 
     def holds_at(self, place: Place) -> bool:
         """Return True if the rule applies to calls at a place."""
@@ -125,8 +200,18 @@ class Conditions:
         return _within(nbytes, self.min_bytes, self.max_bytes)
 
 
+ALWAYS = When()
+
+
+def _within(value: int, least: int | None, most: int | None) -> bool:
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+# --- rules and tables -----------------------------------------------------------------------------
+
+
 @record
-class Rule(Conditions):
+class Rule:
     """One ``[[choose]]`` entry.
 
     Attributes
@@ -135,10 +220,10 @@ class Rule(Conditions):
         By its registered name; ``"*"``: all of them.
     algorithm
         Its flag.
+    when
+        The calls and places that it is for.
     variant
         The label of the variant; "": the default one of the flag.
-    min_bytes, max_bytes
-        Of a block, both included.
     if_possible
         True: a call that the variant cannot carry out takes the next rule that fits. Otherwise it
         is an error.
@@ -148,18 +233,7 @@ class Rule(Conditions):
 
     collective: str
     algorithm: int
-    min_bytes: int | None = None
-    max_bytes: int | None = None
-    min_threads: int | None = None
-    max_threads: int | None = None
-    min_nodes: int | None = None
-    max_nodes: int | None = None
-    nodes: str | None = None
-    shape: str | None = None
-    oversubscribed: bool | None = None
-    family: str | None = None
-    transport: str | None = None
-    levels: str | None = None
+    when: When = ALWAYS
     variant: str = ""
     if_possible: bool | None = None
     source: str = ""
@@ -170,12 +244,8 @@ class Rule(Conditions):
         return algorithm_name(self.algorithm, self.variant)
 
 
-def _within(value: int, least: int | None, most: int | None) -> bool:
-    return (least is None or value >= least) and (most is None or value <= most)
-
-
 @record
-class CarrierRule(Conditions):
+class CarrierRule:
     """One ``[[drop_in]]`` entry: which library carries a call of the drop-in communicator.
 
     Attributes
@@ -184,37 +254,28 @@ class CarrierRule(Conditions):
         Its name in mpi4py; ``"*"``: all of them.
     carrier
         ``"xupc"`` or ``"mpi"``.
+    when
+        The calls and places that it is for; sizes only where all threads have the same.
     """
 
     method: str
     carrier: str
-    min_bytes: int | None = None
-    max_bytes: int | None = None
-    min_threads: int | None = None
-    max_threads: int | None = None
-    min_nodes: int | None = None
-    max_nodes: int | None = None
-    nodes: str | None = None
-    shape: str | None = None
-    oversubscribed: bool | None = None
-    family: str | None = None
-    transport: str | None = None
-    levels: str | None = None
+    when: When = ALWAYS
 
     def fits(self, method: str, nbytes: int | None) -> bool:
         """Return True if the rule is for a call; `nbytes` is None if threads may differ in it."""
         if self.method not in ("*", method):
             return False
         if nbytes is None:
-            return self.min_bytes is None and self.max_bytes is None
-        return self.covers(nbytes)
+            return self.when.min_bytes is None and self.when.max_bytes is None
+        return self.when.covers(nbytes)
 
 
 class Carriers:
     """A table's rules for the calls of the drop-in communicator at one place."""
 
     def __init__(self, rules: Iterable[CarrierRule], place: Place) -> None:
-        self._rules = [rule for rule in rules if rule.holds_at(place)]
+        self._rules = [rule for rule in rules if rule.when.holds_at(place)]
 
     def by_mpi(self, method: str, nbytes: int | None) -> bool:
         """Return whether MPI carries a call.
@@ -239,7 +300,7 @@ class Choices:
     """A table's rules for one place, collective by collective: few are left to be tried."""
 
     def __init__(self, rules: Iterable[Rule], place: Place) -> None:
-        self._rules = [rule for rule in rules if rule.holds_at(place)]
+        self._rules = [rule for rule in rules if rule.when.holds_at(place)]
         self._of: dict[str, list[Rule]] = {}
 
     def choose(self, collective: str, nbytes: int) -> int:
@@ -265,7 +326,7 @@ class Choices:
             rules = [rule for rule in self._rules if rule.collective in ("*", collective)]
             self._of[collective] = rules
         for rule in rules:
-            if rule.covers(nbytes) and (not rule.if_possible or possible(rule)):
+            if rule.when.covers(nbytes) and (not rule.if_possible or possible(rule)):
                 return rule
         raise LookupError(f"the selection table has no rule for {collective}")
 

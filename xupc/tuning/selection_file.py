@@ -8,11 +8,10 @@ ten thousand nodes must not read one file of a home directory at once.
 from __future__ import annotations
 
 import os
-import re
 import reprlib
 import stat
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,12 @@ from ..plan.steps import OP_SCRATCH_BYTES, STAGING_BYTES
 from ..records import record
 from .built_in_table import TABLE
 from .old_keys import NEW_KEYS
-from .selection import CarrierRule, Rule, Table, public_name, shape_of
+from .selection import CONDITIONS, FAMILIES, TRANSPORTS, CarrierRule, Rule, Table, When, public_name
+from .table_values import FAR, Read, one_of, truth, whole
 
 __all__ = [
     "BUILT_IN", "TEXT_OF_BUILT_IN", "TEXT_OF_PRICED", "VARIABLE", "Found", "built_in", "find",
-    "load", "parse", "read", "user_path",
+    "load", "parse", "read", "text_of", "user_path",
 ]  # fmt: skip
 
 VARIABLE = "XUPC_TUNING"
@@ -35,39 +35,13 @@ TEXT_OF_BUILT_IN = Path(__file__).with_name("selection.toml")
 TEXT_OF_PRICED = Path(__file__).with_name("priced.toml")
 VERSION = 1
 LARGEST = 1 << 20  # a file beyond this is no table
-FAR = 1 << 46  # no size, count or limit is larger
 SOURCES = "measured", "priced", "modelled"
-FAMILIES = "mpich", "openmpi", "other"
-TRANSPORTS = "shm", "tcp", "fabric"
 SECTIONS = (
     "default", *TRANSPORTS, *FAMILIES, *(f"{f}-{t}" for f in FAMILIES for t in TRANSPORTS)
 )  # fmt: skip
-_RUN = re.compile(r"(?:([1-9][0-9]{0,8})x)?([1-9][0-9]{0,8})")
-_LEVELS = re.compile(r"none|some|[1-9][0-9]{0,8}(?:,[1-9][0-9]{0,8})*")
 _SHOWN = 5  # most problems of a file in a message
 
 # --- the schema -----------------------------------------------------------------------------------
-
-Read = Callable[[Any], Any]
-"""A value as it is in the file -> as we keep it; ValueError says what was expected."""
-
-
-def _number(least: int, most: int = FAR) -> Read:
-    def read(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise ValueError(f"expected an int from {least} to {most}")
-        return value
-
-    return read
-
-
-def _one_of(known: Mapping[str, Any]) -> Read:
-    def read(value: Any) -> Any:
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(f"expected one of {', '.join(known)}")
-        return known[value]
-
-    return read
 
 
 def _collective(value: Any) -> str:
@@ -79,55 +53,18 @@ def _collective(value: Any) -> str:
     return known[value]
 
 
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("expected true or false")
-    return value
-
-
-def _shape(value: Any) -> str:
-    """Return a shape in the form of `shape_of`, which places use."""
-    runs = [_RUN.fullmatch(part) for part in value.split(",")] if isinstance(value, str) else [None]
-    if None in runs:
-        raise ValueError('expected node sizes like "8", "4x2" or "3,1,4"')
-    return shape_of((int(run[1] or 1), int(run[2])) for run in runs if run)
-
-
-def _levels(value: Any) -> str:
-    if not isinstance(value, str) or not _LEVELS.fullmatch(value):
-        raise ValueError('expected "none", "some", or the domains of each level, like "2,16"')
-    return value
-
-
 def _algorithm(value: Any) -> tuple[int, str]:
     """Return the flag and the label of an algorithm."""
     return registry.parse_name(value)
 
 
-def _named(names: Iterable[str]) -> Read:
-    return _one_of({name: name for name in names})
-
-
-_CONDITIONS: dict[str, Read] = {
-    "min_bytes": _number(0),
-    "max_bytes": _number(0),
-    "min_threads": _number(1),
-    "max_threads": _number(1),
-    "min_nodes": _number(1),
-    "max_nodes": _number(1),
-    "nodes": _named(("one", "many")),
-    "shape": _shape,
-    "oversubscribed": _truth,
-    "family": _named(FAMILIES),
-    "transport": _named(TRANSPORTS),
-    "levels": _levels,
-}
+_CONDITIONS = {key: condition.read for key, condition in CONDITIONS.items()}
 RULE: dict[str, Read] = {
     "collective": _collective,
     **_CONDITIONS,
     "algorithm": _algorithm,
-    "if_possible": _truth,
-    "source": _named(SOURCES),
+    "if_possible": truth,
+    "source": one_of(SOURCES),
 }
 """The keys of a ``[[choose]]`` entry, in the order in which they are written."""
 _REQUIRED = "collective", "algorithm"
@@ -142,46 +79,46 @@ METHODS = (
     "exscan", "gather", "reduce", "scan", "scatter",
 )  # fmt: skip
 CARRIER: dict[str, Read] = {
-    "method": _named(("*", *METHODS)),
+    "method": one_of(["*", *METHODS]),
     **_CONDITIONS,
-    "carrier": _named(("xupc", "mpi")),
+    "carrier": one_of(("xupc", "mpi")),
 }
 """The keys of a ``[[drop_in]]`` entry."""
 _OF_CARRIER = "method", "carrier"
-_RANGES = "bytes", "threads", "nodes"
+_RANGES = [key.removeprefix("min_") for key in CONDITIONS if key.startswith("min_")]
 
-_UNIT, _LIMIT = _number(4096, 1 << 30), _number(0)
+_UNIT, _LIMIT = whole(4096, 1 << 30), whole(0)
 SIZES: dict[str, Read] = {
     "chunk": _UNIT,
     "alltoall_chunk": _UNIT,
     "notify_bytes": _LIMIT,
     "max_message": _UNIT,
-    "max_messages": _number(1),
+    "max_messages": whole(1),
     "rma_get_max": _UNIT,
-    "window": _number(1, 1 << 20),
+    "window": whole(1, 1 << 20),
     "fused_max": _LIMIT,
     "rebalance_min": _LIMIT,
-    "fold_wakeup_min": _number(1),
-    "root_exchange_max": _number(0, 1 << 22),  # there is room for so much
-    "root_exchange_max_one_block": _number(0, 1 << 22),
+    "fold_wakeup_min": whole(1),
+    "root_exchange_max": whole(0, 1 << 22),  # there is room for so much
+    "root_exchange_max_one_block": whole(0, 1 << 22),
     "pipeline_min": _LIMIT,
-    "few_nodes_max": _number(0, 64),  # of each of so many nodes
+    "few_nodes_max": whole(0, 64),  # of each of so many nodes
     "nt_store_min": _LIMIT,
     "reduce_chunk": _UNIT,
-    "staging_bytes": _number(1 << 16, STAGING_BYTES),
-    "eager_max": _number(0, OP_SCRATCH_BYTES),
+    "staging_bytes": whole(1 << 16, STAGING_BYTES),
+    "eager_max": whole(0, OP_SCRATCH_BYTES),
     "staging_chunk": _UNIT,
     "direct_min": _LIMIT,
     "direct_min_pair": _LIMIT,
     "direct_min_alltoall": _LIMIT,
     "direct_min_shared_source": _LIMIT,
     "direct_reduce_max": _LIMIT,
-    "tried": _number(0, 1),
+    "tried": whole(0, 1),
     "direct_put_min": _LIMIT,
-    "parallel_fold_threads": _number(1),
-    "level_barrier_min": _number(1),
-    "level_barrier_crowded": _number(0, 1),
-    "yields_before_sleep": _number(0, 1 << 20),
+    "parallel_fold_threads": whole(1),
+    "level_barrier_min": whole(1),
+    "level_barrier_crowded": whole(0, 1),
+    "yields_before_sleep": whole(0, 1 << 20),
 }
 """The keys of a ``[tuning.*]`` section; what they mean stands in the built-in table."""
 
@@ -189,7 +126,7 @@ SIZES: dict[str, Read] = {
 HOST: dict[str, Read] = {
     "direct_min": _LIMIT,
     "direct_min_pair": _LIMIT,
-    "direct_reduce": _number(0, 1),
+    "direct_reduce": whole(0, 1),
     "nt_store_min": _LIMIT,
 }
 """The keys of a ``[host.*]`` section: `HostFigures`."""
@@ -229,18 +166,18 @@ class _Reader:
         self.problems.append(": ".join(words))
 
     def _rules(self, data: dict[str, Any]) -> Iterator[Rule]:
-        for values in self._entries(data, "choose", RULE, _REQUIRED):
+        for when, values in self._entries(data, "choose", RULE, _REQUIRED):
             flag, label = values.pop("algorithm")
-            yield Rule(algorithm=flag, variant=label, **values)
+            yield Rule(algorithm=flag, variant=label, when=when, **values)
 
     def _carriers(self, data: dict[str, Any]) -> Iterator[CarrierRule]:
-        for values in self._entries(data, "drop_in", CARRIER, _OF_CARRIER):
-            yield CarrierRule(**values)
+        for when, values in self._entries(data, "drop_in", CARRIER, _OF_CARRIER):
+            yield CarrierRule(when=when, **values)
 
     def _entries(
         self, data: dict[str, Any], kind: str, keys: dict[str, Read], required: Sequence[str]
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the values of the entries of a kind that have all that they must have."""
+    ) -> Iterator[tuple[When, dict[str, Any]]]:
+        """Yield conditions and other values of a kind's entries that have all that they must."""
         entries = data.get(kind, [])
         if not isinstance(entries, list):
             self.note(kind, f"expected entries that begin with [[{kind}]]")
@@ -259,7 +196,8 @@ class _Reader:
                 if least > most:
                     self.note(where, f"max_{what}", f"expected at least {least}, got {most}")
             if all(key in values for key in required):
-                yield values
+                given = {key: values.pop(key) for key in CONDITIONS if key in values}
+                yield When(**given), values
 
     def _sizes(self, data: dict[str, Any]) -> Iterator[tuple[str, dict[str, int]]]:
         sections = data.get("tuning", {})
@@ -273,7 +211,7 @@ class _Reader:
             elif not isinstance(section, dict):
                 self.note(where, "expected sizes")
             else:
-                yield name, self._values(where, self._renamed(where, section), SIZES)
+                yield name, self._values(where, self._reone_of(where, section), SIZES)
 
     def _hosts(self, data: dict[str, Any]) -> Iterator[tuple[str, dict[str, int]]]:
         sections = data.get("host", {})
@@ -287,7 +225,7 @@ class _Reader:
             else:
                 self.note(where, "expected figures")
 
-    def _renamed(self, where: str, section: dict[str, Any]) -> dict[str, Any]:
+    def _reone_of(self, where: str, section: dict[str, Any]) -> dict[str, Any]:
         """Return a section whose old keys have their new names, with a warning for each."""
         found: dict[str, Any] = {}
         for key, value in section.items():
@@ -335,7 +273,7 @@ class _Reader:
 
 def _without_conditions(collective: str, nodes: str) -> set[Rule]:
     """Return the rules of a collective that fit every call on one node, or on many."""
-    return {Rule(collective, f, nodes=n) for n in (None, nodes) for f in ALGORITHM_NAMES}
+    return {Rule(collective, f, When(nodes=n)) for n in (None, nodes) for f in ALGORITHM_NAMES}
 
 
 def parse(text: str, name: str, base: Table | None) -> Table:
@@ -361,6 +299,23 @@ def parse(text: str, name: str, base: Table | None) -> Table:
         words = [*reader.problems[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
         raise ValueError(f"tuning table {name}: {'; '.join(words)}")
     return table
+
+
+def text_of(rule: Rule) -> str:
+    """Return a rule as the entry of a file that `parse` reads."""
+    values = {
+        **{key: getattr(rule.when, key) for key in CONDITIONS},
+        "collective": "*" if rule.collective == "*" else public_name(rule.collective),
+        "algorithm": rule.name, "if_possible": rule.if_possible, "source": rule.source,
+    }  # fmt: skip
+    lines = [f"{key} = {_text(values[key])}" for key in RULE if values[key] not in (None, "")]
+    return "\n".join(["[[choose]]", *lines, ""])
+
+
+def _text(value: str | int | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else f'"{value}"'
 
 
 def built_in() -> Table:
