@@ -13,8 +13,8 @@ PAGE = """\
 # From mpi4py
 
 After this page you can run a program that is written for mpi4py on xupc, and you know what each of
-its calls does there. A library *carries* a call if it carries it out: xupc or MPI. A *thread* is one
-process, what MPI calls a rank. A *team* is xupc's counterpart of a communicator.
+its calls does there. A library *carries* a call if it carries it out: xupc or MPI. A *thread* is
+one process, what MPI calls a rank. A *team* is xupc's counterpart of a communicator.
 
 This page is made by `python scripts/from_mpi4py.py > docs/from-mpi4py.md`, from the table that the
 library itself uses.
@@ -46,7 +46,7 @@ comm = xupc.Comm(MPI.COMM_WORLD)
 
 | `XUPC_COMM` | means |
 |---|---|
-| `auto`, or not set | xupc carries the calls that are faster with it, on communicators with many calls |
+| `auto`, or not set | xupc carries calls that are faster with it, if a communicator has many |
 | `off` | all calls go to MPI, and `python -m xupc.mpi` leaves `MPI.COMM_WORLD` as it is |
 | `force` | xupc carries all calls that it can carry, from the first one on |
 | `explain` | as `auto`; counts all calls, and thread 0 prints the counts at the end |
@@ -60,12 +60,12 @@ data. The bytes of calls before a team is open are counted only under `XUPC_COMM
    communicators make fewer calls never starts xupc, and loads little of it.
 2. The next call opens a team of xupc, and starts xupc if it does not run yet. The start takes some
    tenths of a second. In these cases no team is opened:
-   - xupc does not run, and the communicator lacks threads of `MPI.COMM_WORLD`: MPI carries the call,
-     and a later call tries again.
+   - xupc does not run, and the communicator lacks threads of `MPI.COMM_WORLD`: MPI carries the
+     call, and a later call tries again.
    - 128 communicators of the process have teams already: the same. A team takes up to three of the
      2,048 communicators that MPICH has.
-   - The communicator has one thread, or threads for which xupc does not run, or a Python thread other
-     than the main one makes this call: MPI carries all calls from then on.
+   - The communicator has one thread, or threads for which xupc does not run, or a Python thread
+     other than the main one makes this call: MPI carries all calls from then on.
 3. From then on the [selection table](how-to/choose-and-tune.md) decides, by method, threads, nodes
    and bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of
    your own (`XUPC_TUNING`) can have other
@@ -97,7 +97,8 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - `allreduce`, `reduce`, `scan` and `exscan` combine objects in mpi4py's order, with any operation.
   Each thread that gets a result computes it itself, so it calls the operation. An error of the
   operation is raised there, and no other thread waits for it.
-- An object that cannot be pickled raises its error on its thread, before the call reaches the others.
+- An object that cannot be pickled raises its error on its thread, before the call reaches the
+  others.
 - A wrong argument raises mpi4py's error on that thread alone.
 - Calls that differ between threads raise `CollectiveMismatchError`.
 - `Free` waits for no thread.
@@ -110,18 +111,18 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 ## Requests
 
 - All functions of mpi4py take the requests of nonblocking collectives: `Wait`, `Test`, `Waitall`,
-  `Waitany`, `Waitsome`, `Testall` and so on, alone or among MPI's own. The request of a call that xupc
-  carries is a generalized request of MPI. MPI advances the call in each step of its progress, so it
-  also goes on while this thread waits in a `Recv`. This needs Open MPI, or an MPICH with `MPIX_Async_start`;
-  with any other MPI all nonblocking calls go to MPI.
+  `Waitany`, `Waitsome`, `Testall` and so on, alone or among MPI's own. The request of a call that
+  xupc carries is a generalized request of MPI. MPI advances the call in each step of its progress,
+  so it also goes on while this thread waits in a `Recv`. This needs Open MPI, or an MPICH with
+  `MPIX_Async_start`; with any other MPI all nonblocking calls go to MPI.
 - A nonblocking call waits for no thread. So it does not open a team: MPI carries it until a
   blocking collective on the communicator has opened one. Between nodes, and while calls are
   recorded (`XUPC_TRACE`), MPI carries them all.
 - `Cancel` raises `MPI.Exception` (`MPI.ERR_REQUEST`).
 - If the calls of the threads differ, `request.Wait()` raises `CollectiveMismatchError`. MPI's
   functions for several requests print it and raise `MPI.Exception`.
-- A coroutine can await a request of a collective: `await comm.Iallreduce(a, b)`. After its `Start` it
-  can await a persistent request, too.
+- A coroutine can await a request of a collective: `await comm.Iallreduce(a, b)`. After its `Start`
+  it can await a persistent request, too.
 
 ## Method by method
 
