@@ -29,7 +29,7 @@ def _slicing(t: Facts, r: Reduction, blocks: int) -> Slicing:
 
 
 def _can_slice(call: CallFacts) -> bool:
-    """One node, rows in any order, and room for an element of each partial result."""
+    """One node; with NONCOMM_FUNC one block on each thread; room for each partial result."""
     r: Reduction = call.arguments[0]
     return call.one_node and _has_room(call, r)
 
