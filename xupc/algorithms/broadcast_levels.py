@@ -1,6 +1,8 @@
 """all_broadcast by the levels below a node: the block enters each node and domain once.
 
-The thread that takes it in is the root of the domain, or the root of the call in its own domains::
+In each domain one thread copies the block from outside, and the others copy from that thread, chunk
+by chunk. It is the root of the domain (its lowest thread); in the domains of the root of the call,
+the latter::
 
     2 sockets of 2 L3 domains of 2 threads, root 0
 
@@ -8,7 +10,8 @@ The thread that takes it in is the root of the domain, or the root of the call i
     0 -> 2        4 -> 6        into the other L3 domain of each socket
     0 -> 1        2 -> 3        4 -> 5        6 -> 7
 
-Between nodes it goes down a tree, as by default; its chunks then go down the domains of each node.
+Between nodes it goes down the same tree as in the default variant. Its chunks then go down the
+domains of each node.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Which thread of a node takes a block into each domain below it, and from which thread.
+"""Choose the thread of a node that copies a block into each domain, and the thread it copies from.
 
-A block starts at one thread. In each domain that it has to enter, one thread, the *entry*, copies
-it from the entry of the domain around; the others copy from the entries inside. So each block
-crosses the border of each domain once. Reductions go the same way back: the entry of a domain
-combines what the entries of the domains inside have. Threads count inside the node.
+A block starts at one thread. In each domain that it must enter one thread, the *entry*, copies it
+from the entry of the domain around; the others copy from the entries inside. So each block crosses
+the border of each domain once. Reductions go the same way in the other direction: the entry of a
+domain combines the partial results of the entries of the domains inside. Threads are numbered
+inside the node.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ Pairs = NDArray[np.bool_]
 
 
 def parents(levels: NodeLevels, source: int) -> Threads:
-    """Return the thread that each thread copies a block of `source` from; -1 for `source`.
+    """Return for each thread the one from which it copies a block of `source`; -1 for `source`.
 
-    The entry of a domain is its root.
+    The entry of a domain is its root (its lowest thread), or `source` in the domains of that.
     """
     entry = np.full(levels.size, source)
     found = np.full(levels.size, -1)
@@ -51,9 +52,10 @@ def block_entries(
 ) -> tuple[Threads, ...]:
     """Return for the node and each level below it the entry of each block in each domain.
 
-    Entry ``[t, i]`` is for block i, which starts at thread ``starts[i]`` (None: at thread i), and
-    the domain of thread t. The blocks that enter a domain are divided evenly among its threads, in
-    order. The last array is for threads as domains of their own.
+    There is an array of shape (threads, blocks) per level. Its element ``[t, i]`` is the entry of
+    block i in the domain of thread t. Block i starts at thread ``starts[i]`` (None: at thread i).
+    The blocks that enter a domain are divided evenly among its threads, in order. One more array,
+    the last, has each thread as a domain of its own.
     """
     begin = np.arange(levels.size) if starts is None else np.array(starts)
     found = [np.broadcast_to(begin, (levels.size, begin.size))]
@@ -83,14 +85,18 @@ def _shares(domain: Threads, outside: Threads) -> Threads:
 def pairs_between(
     readers: Threads, sources: Threads, used: Sequence[int]
 ) -> Pairs:
-    """Return which threads read from which, for arrays of entries and the blocks that are used."""
+    """Return which threads read from which.
+
+    `readers` and `sources` have the shape (threads, blocks), as of `block_entries`; only the blocks
+    of `used` count.
+    """
     found = np.zeros((len(readers), len(readers)), bool)
     found[readers[:, used].ravel(), sources[:, used].ravel()] = True
     return found
 
 
 def first_levels(entries: Sequence[Threads], level: int) -> Threads:
-    """Return for the entries of a level the widest level on which they are entries of the block."""
+    """Return for each entry of a level the widest level on which it is an entry of the block."""
     found = np.full_like(entries[level], level)
     blocks = np.arange(entries[level].shape[-1])
     for k in range(level - 1, -1, -1):

@@ -1,13 +1,14 @@
 """all_gather_all by the levels below a node: each block enters each node and domain once.
 
 The blocks that enter a domain are divided among its threads. In phase k each thread copies its
-share into its domain of level k, from threads of the domain around that have copied it before::
+share into its domain of level k, from threads of the domain of level k - 1 around it, which have
+copied it before. Threads 0 to 3 have the blocks A to D, and ``0 <- C`` means that 0 copies C::
 
     2 L3 domains of 2 threads      phase 1: 0 <- C   1 <- D   2 <- A   3 <- B
                                    phase 2: 0 <- B D   1 <- A C   2 <- D B   3 <- C A
 
-Blocks of other nodes arrive at the node root, as by default. Every thread copies all of them in the
-end, so in each domain its root copies them first, and the others from there.
+Blocks of other nodes arrive at the node root, as in the default variant. Every thread needs all of
+them, so in each domain its root copies them first, and the others copy from that.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ class _Inside:
         self.flow = Flow(t, self._readings(), len(self.units))
 
     def _readings(self) -> Iterator[Reading]:
-        """Yield what is read from threads that have copied it; all may read each other's src."""
+        """Yield the reads of blocks from threads that have copied them.
+
+        A read of another thread's own block, from its src, needs no signal of this call.
+        """
         blocks = range(len(self.entries[0]))
         for level, (outer, inner) in enumerate(pairwise(self.entries)):
             first = first_levels(self.entries, level)
@@ -91,14 +95,17 @@ class _Inside:
                 self.flow.end(u, phase)
 
     def _shares(self, outer: Threads, inner: Threads) -> Iterator[tuple[int, int, int]]:
-        """Yield runs of blocks that I take in, and the thread to copy from; -1: their own ones."""
+        """Yield runs of blocks that this thread copies: first, last, source.
+
+        Source -1: from the src of the thread that each block belongs to.
+        """
         takes = (inner == self.me) & (outer != self.me)
         where = np.where(outer == np.arange(outer.size), -1, outer)
         chosen = [int(x) if mine else None for x, mine in zip(where, takes, strict=True)]
         yield from same_source(range(outer.size), chosen.__getitem__)
 
     def _copy(self, first: int, last: int, source: int, offset: int, size: int) -> None:
-        """Copy a part of each of some blocks, which are successive on the node."""
+        """Copy a part of each of the blocks `first` to `last`, numbered inside the node."""
         t, n = self.t, self.nbytes
         for ranks in node_runs(t, range(first, last + 1)):
             at, step = ranks.first * n + offset, ranks.step * n

@@ -17,7 +17,10 @@ from .values_reduce_spec import ReduceSpec
 __all__ = ["MOST_AREAS", "LevelByNodes", "has_room", "slicing_of"]
 
 MOST_AREAS = 6
-"""Across nodes: how many times the bytes of a unit a thread keeps; a node may leave out levels."""
+"""The most areas, each with the bytes of a unit, of a thread's staging buffer across nodes.
+
+A node whose levels need more leaves out its narrowest ones.
+"""
 
 
 def slicing_of(t: Facts, r: ReduceSpec, node: int) -> Slicing:
@@ -34,9 +37,9 @@ def has_room(t: Facts) -> bool:
 class LevelByNodes(ByNodes):
     """Record the units of a reduction across nodes, with the levels inside each of them.
 
-    The slices of a unit are folded up the levels, and the node root sends them. Results go from the
-    node root down the domains: each thread copies them from its parent. Unit sizes are the same on
-    all nodes, whatever their levels.
+    The slices of a unit are folded up the levels. The node root exchanges them with other nodes.
+    Results go from the node root down the domains: each thread copies them from its parent. The
+    sizes of units are the same on all nodes, even if their levels differ.
     """
 
     def __init__(self, t: Recorder, r: ReduceSpec, flat: bool, chained: bool) -> None:
@@ -55,7 +58,7 @@ class LevelByNodes(ByNodes):
         self.there = -1 if r.to is not None else t.channel()
 
     def record(self) -> None:
-        """Record all units; to all threads, these take results from each other."""
+        """Record all units; a result for all threads goes from parent to child in each node."""
         finish = self._pass_on if self.chained else self._finish
         self.relay.run(
             len(self.units), self._stage, self._post, self._take, finish, only=self.r.to
@@ -92,5 +95,5 @@ class LevelByNodes(ByNodes):
         t.copy(self.r.dst.on(t.me, offset), source, size)
 
     def _kept(self, u: int, thread: int) -> BlockRef:
-        """Return where a thread keeps the result for those below it."""
+        """Return where a thread keeps the result for the threads that copy it from there."""
         return self.fold.result(self.t.tree.local_index(thread), u)

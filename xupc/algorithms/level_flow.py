@@ -1,12 +1,13 @@
-"""The order of phases in which a node's threads read from each other: signals, and nothing else.
+"""Signals that order the phases in which a node's threads read from each other.
 
-A call by levels has some *phases* per unit; each thread goes through them in order. In a phase a
-thread reads places that others wrote in earlier phases of the unit. It waits for these threads
-alone. A place is written again `depth` units later, after all that read it.
+A call by levels moves unit after unit, each in some *phases*, which every thread passes in order.
+In a phase a thread reads places that other threads wrote in earlier phases of the unit, and waits
+for these threads alone. A place is written again `depth` units later, when all its readers have
+read it.
 
-One channel is enough: a thread raises it at the end of each phase that another one waits for. A
-signal names all threads that wait for this one or for a later one, so that each of them counts as
-many signals as the value that it waits for. Threads count inside the node.
+One channel per thread is enough: the thread raises it at the end of each phase that another one
+waits for. A signal names all threads that wait for this signal or for a later one, so that each of
+them receives as many signals as the value that it waits for. Threads are numbered inside the node.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from .domains import Pairs, Threads, first_levels, pairs_between, same_source
 __all__ = ["Descent", "Flow", "Reading", "node_runs"]
 
 _Wait = tuple[int, int, tuple[Ranks, ...]]
-"""A value in the first unit, by how much it grows with each unit, and the threads."""
+"""The value to wait for in the first unit, its increase per unit, and the threads to wait for."""
 
 
 @record
 class Reading:
-    """Reads in phase `phase` of what was written in phase `written` of the same unit."""
+    """Reads in phase `phase` of places that were written in phase `written` of the same unit."""
 
     phase: int
     written: int
@@ -45,7 +46,7 @@ class Flow:
     readings
         All reads of a unit, by any thread: the same list on all threads of the node.
     units
-        Their number.
+        The number of units.
     depth
         After how many units a place is written again; 0: never, each place belongs to this call.
     """
@@ -72,7 +73,11 @@ class Flow:
                 self._reuse[x.written] += self._waits_for(numbers, x.phase, x.pairs[:, me])
 
     def _count(self, me: int) -> tuple[NDArray[Any], dict[int, int]]:
-        """Return the numbers of all threads' signals, and the last phase that each waits for me."""
+        """Return the signals of all threads, and the last phase in which each waits for this one.
+
+        The first is an array by phase and thread: the number of the thread's signal at the end of
+        the phase, counted from 1; 0 if it sends none.
+        """
         signals = np.zeros((self._phases, self.t.tree.node_size(self.t.my_node)), bool)
         last: dict[int, int] = {}
         for x in self._readings:
@@ -84,7 +89,7 @@ class Flow:
         return np.where(signals, np.cumsum(signals, axis=0), 0), last
 
     def _waits_for(self, numbers: NDArray[Any], phase: int, of: Pairs) -> list[_Wait]:
-        """Return the waits for threads to end a phase."""
+        """Return the waits for the end of a phase on the threads `of`, one per value."""
         each = numbers.max(axis=0)
         kinds = {(int(numbers[phase, x]), int(each[x])) for x in np.flatnonzero(of)}
         return [
@@ -95,7 +100,7 @@ class Flow:
         ]  # fmt: skip
 
     def begin(self, unit: int, phase: int) -> None:
-        """Wait until I can write my places of a phase, and read those of others."""
+        """Wait until this thread may write its places of a phase, and read those of others."""
         if phase < self._phases:
             if self.depth and unit >= self.depth:
                 self._wait(unit - self.depth, self._reuse[phase])
@@ -106,7 +111,7 @@ class Flow:
             self.t.wait(self._channel, of, unit * each + number)
 
     def end(self, unit: int, phase: int) -> None:
-        """Signal that I have ended a phase, to all that wait for this one or a later one."""
+        """Signal the end of a phase to all threads that wait for this one or a later one."""
         if phase >= self._phases or not self._mine[phase]:
             return
         final = unit + 1 == self.units
@@ -115,7 +120,7 @@ class Flow:
         self.t.signal(self._channel, node_runs(self.t, sorted(to)), value)
 
     def finish(self) -> None:
-        """Wait until no thread reads my places any more, after the last unit."""
+        """Wait after the last unit until no thread reads this thread's places any more."""
         if self.depth:
             for unit in range(max(0, self.units - self.depth), self.units):
                 for waits in self._reuse:
@@ -123,7 +128,7 @@ class Flow:
 
 
 class Descent:
-    """Bring blocks into the domains of one thread, level by level, from the threads that start.
+    """Bring blocks into the domains of one thread, level by level, from where they start.
 
     Parameters
     ----------
@@ -132,9 +137,10 @@ class Descent:
     used
         The blocks that have any bytes.
     me
-        This thread, counted inside the node.
+        This thread, numbered inside the node.
     phase
-        The phase of a unit in which the blocks get to their first threads; the others follow.
+        The phase of a unit in which the threads where blocks start write them to their places. The
+        phases of this object follow it.
     """
 
     def __init__(
@@ -142,7 +148,7 @@ class Descent:
     ) -> None:
         self.entries, self.used, self.me, self.phase = entries, used, me, phase
         self.last = len(entries) - 1
-        """The number of phases; in the last one each thread takes all blocks from its domain."""
+        """The number of phases; in the last one each thread copies all blocks from its domain."""
 
     def readings(self) -> Iterator[Reading]:
         """Yield the reads of all phases."""
@@ -162,11 +168,11 @@ class Descent:
         Parameters
         ----------
         ends
-            Where each block begins in the unit, and the end of the last one.
+            Where each block begins in the unit, in bytes, and the end of the last one.
         place
-            Return where a thread keeps the blocks that it has taken in, for others to read.
+            ``place(thread)`` returns where a thread keeps the blocks of a unit for others to read.
         take
-            ``take(place, begin, end)`` copies bytes of the unit to their end.
+            ``take(place, begin, end)`` copies these bytes of the unit to the program's memory.
         """
         self.enter(t, flow, unit, ends, place)
         flow.begin(unit, self.phase + self.last)
@@ -178,7 +184,7 @@ class Descent:
         self, t: Recorder, flow: Flow, unit: int, ends: Sequence[int],
         place: Callable[[int], BlockRef],
     ) -> None:  # fmt: skip
-        """Record all phases but the last: my share of what enters each of my domains."""
+        """Record all phases but the last: this thread's share of what enters its domains."""
         for level in range(self.last - 1):
             outer, inner = (x[self.me] for x in self.entries[level : level + 2])
             flow.begin(unit, self.phase + 1 + level)
@@ -188,14 +194,14 @@ class Descent:
             flow.end(unit, self.phase + 1 + level)
 
     def runs(self, ends: Sequence[int], sources: Threads) -> Iterator[tuple[int, int, int]]:
-        """Yield the bytes that lie at one source each: source, begin, end."""
+        """Yield runs of bytes with the same source: source, begin, end."""
         for first, last, source in same_source(self.used, sources.tolist().__getitem__):
             if ends[first] < ends[last + 1]:
                 yield source, ends[first], ends[last + 1]
 
 
 def node_runs(t: Recorder, threads: Sequence[int] | NDArray[Any]) -> tuple[Ranks, ...]:
-    """Return ascending threads of my node, counted inside it, as runs of ranks in its order."""
+    """Return threads of this node, ascending by their number inside it, as runs of ranks."""
     found: list[Ranks] = []
     at = 0
     for run in t.node_ranks():

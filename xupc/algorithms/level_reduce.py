@@ -1,19 +1,21 @@
 """Reductions by the levels below a node: slices are folded inside each domain first, then across.
 
-A unit is cut into a slice for each thread, which finishes it. In each domain that does not hold
-this thread another one, the entry of the slice, combines what the entries of the domains inside
-have. Results go the same way back. With n bytes in all, on two levels::
+A unit is cut into one slice per thread: thread i has the result of slice i first. In each domain
+one thread, the *entry* of the slice, combines the partial results of the entries of the domains
+inside. In the domains of thread i that is thread i. The results then enter all domains in the other
+direction. With two levels::
 
     2 L3 domains of 2 threads, slices 0 1 2 3
 
-    up      0: slices 0 1     1: 2 3        of threads 0 and 1
+    up      0: slices 0 1     1: 2 3        thread 0 combines the operands of threads 0 and 1 ...
             2: slices 2 0     3: 3 1        of threads 2 and 3
-            0: slice 0   1: 1   2: 2   3: 3     of the two domains
-    down    0: 2   1: 3   2: 0   3: 1           from the other domain
-            all slices from the threads of my domain
+            0: slice 0   1: 1   2: 2   3: 3     the partial results of the two domains
+    down    0: 2   1: 3   2: 0   3: 1           copied from the other domain
+            all slices from the threads of the own domain
 
-D domains share (D - 1) n bytes on the way up and as many on the way down, which is the least.
-`brackets` says what a domain combines, so that the written order of operands can be kept.
+For a unit of n bytes, (D - 1) n bytes cross the borders of D domains on the way up and as many on
+the way down, which is the least. `brackets` computes which partial results a domain combines, so
+that the written order of operands is kept.
 """
 
 from __future__ import annotations
@@ -41,10 +43,17 @@ SUMMARY = "Slices are folded inside each cache domain and socket first, then acr
 class Slicing:
     """How a node's threads divide the slices, and what they keep of them in their scratch.
 
+    An *area* of the scratch has a place for each byte of a unit. A thread has one for its own
+    operand if that is staged, and on each level as many as a domain can have partial results.
+
     Attributes
     ----------
+    positions
+        The position of each thread's operand in the written order; None if it has none.
+    in_order
+        True if the written order of operands is kept.
     staged
-        Whether threads put their own operands into their scratch, for the others to read.
+        True if threads copy their own operands into their scratch, for the others to read.
     """
 
     levels: NodeLevels
@@ -64,20 +73,20 @@ class Slicing:
 
     @property
     def depth(self) -> int:
-        """The number of levels, the node included, threads not."""
+        """The number of levels, with the node as one; single threads do not count."""
         return len(self.levels.levels)
 
     @property
     def areas(self) -> int:
-        """Return how many times the bytes of a unit a thread keeps."""
+        """The number of areas of a thread's scratch."""
         return sum(self.brackets.most[: self.depth]) + self.staged
 
     def fits(self, t: Facts, nbytes: int) -> bool:
-        """Return whether the staging buffer has room for two units of so many bytes an area."""
+        """Return True if the staging buffer has room for two units, with areas of `nbytes`."""
         return 2 * self.areas * nbytes <= t.tuning["staging_bytes"]
 
     def within(self, areas: int) -> Slicing:
-        """Return the same without the narrowest levels, so that there are at most so many areas."""
+        """Return the same without its narrowest levels, as far as needed for at most `areas`."""
         for depth in range(self.depth, 1, -1):
             levels = NodeLevels(self.levels.levels[:depth])
             some = Slicing(levels, self.positions, self.in_order, self.staged)
@@ -86,7 +95,7 @@ class Slicing:
         return Slicing(flat_levels(self.levels.size), self.positions, self.in_order, self.staged)
 
     def area(self, level: int, piece: int) -> int:
-        """Return the number of the area of a partial result; the node's is the last one."""
+        """Return the number of the area of a domain's partial result; the node's is the last."""
         first = int(self.staged) if level < self.depth else 0
         return first + sum(self.brackets.most[level + 1 : self.depth]) + piece
 
@@ -94,7 +103,8 @@ class Slicing:
 def places_for(t: Facts, areas: int, nbytes: int, start: int = 0) -> tuple[Places, int]:
     """Return places for units with so many areas each, and the bytes of an area.
 
-    Short ones have one place in the op_scratch from `start` on, others two in the staging buffer.
+    A short unit is in the operation scratch, from byte `start` on. Others have two places in turn
+    in the staging buffer.
     """
     short = -(-nbytes // LINE) * LINE
     if start + areas * short <= t.tuning["eager_max"]:
@@ -104,7 +114,10 @@ def places_for(t: Facts, areas: int, nbytes: int, start: int = 0) -> tuple[Place
 
 
 def even_slices(nbytes: int, itemsize: int, threads: int) -> list[int]:
-    """Return where the slices of a unit begin, and its end: whole cache lines, almost equal."""
+    """Return where each slice of a unit begins, and the end of the last one, in bytes.
+
+    Slices are whole cache lines, of almost equal length.
+    """
     n, grain = nbytes // itemsize, max(1, LINE // itemsize)
     return [min(n, -(-n // grain) * i // threads * grain) * itemsize for i in range(threads + 1)]
 
@@ -119,19 +132,21 @@ class SlicedFold:
     slices
         For each unit where its slices begin, and its end, in bytes.
     own
-        Return the operand of a thread (counted inside the node) in a unit, from a byte on. Of other
-        threads it is needed only if nothing is staged. None: my own operand is staged whole.
+        ``own(thread, unit, begin)`` returns the operand of a thread (numbered inside the node) in a
+        unit, from a byte on. Without staging it is called for other threads, too. None: all of this
+        thread's operand is in its scratch.
     to
-        The thread that gets the result, counted inside the node; None: all; -1: none, since
-        `final` says where the results go.
+        The thread that gets the result, numbered inside the node; None: all; -1: none, since the
+        results stay where `final` puts them.
     final
-        Return where the results of a unit go, from a byte on; None: to the last area.
+        ``final(unit, begin)`` returns where the results of a unit go, from a byte on; None: to the
+        last area.
     blocks
         For each unit the bytes of a slice, if an operand has each slice in another row
         (`FoldOperand.step`); None: the slices of an operand are adjacent.
     reuses
-        Whether places of the staging buffer are used again after `places.depth` units, as far as
-        this object knows; False: the caller orders that.
+        True if this object orders the reuse of places in the staging buffer, after `places.depth`
+        units; False: the caller does so.
     """
 
     def __init__(
@@ -155,7 +170,7 @@ class SlicedFold:
         depth = places.depth if reuses and not places.short else 0
         self.flow = Flow(t, self._readings(), len(slices), depth)
 
-    # -- who reads what -----------------------------------------------------------------------
+    # -- reads between threads ----------------------------------------------------------------
     def _readings(self) -> Iterator[Reading]:
         """Yield all reads: phase 0 stages, then one per level up, then one per level down."""
         entries, used, top = self.slicing.entries, self.used, self.top
@@ -175,7 +190,11 @@ class SlicedFold:
             yield Reading(top + 1, top, pairs)
 
     def _mine(self, level: int) -> Iterator[tuple[int, int, dict[int, int]]]:
-        """Yield the slices that I fold on a level, in runs with the entry of each domain below."""
+        """Yield the slices that this thread folds on a level: first, last, entries.
+
+        The last is a dictionary from the root of each domain below to the entry of the slices
+        there.
+        """
         outer, inner = self.slicing.entries[level : level + 2]
         roots = sorted({root for parts in self._parts(level) for root, _, _ in parts})
 
@@ -186,7 +205,7 @@ class SlicedFold:
             yield first, last, dict(zip(roots, found, strict=True))
 
     def _parts(self, level: int) -> Sequence[Sequence[tuple[int, int, int]]]:
-        """Return the partial results of my domain."""
+        """Return the partial results of this thread's domain on a level."""
         root = self.slicing.levels.levels[level].root_of[self.me]
         return self.slicing.brackets.parts[level].get(root, ())
 
@@ -196,7 +215,7 @@ class SlicedFold:
         return self.places.on(self.ranks[thread], unit, offset)
 
     def result(self, thread: int, unit: int) -> BlockRef:
-        """Return where a thread has its slices of the result."""
+        """Return where a thread keeps its slices of the result."""
         return self._area(thread, unit, 0)
 
     def _operand(self, thread: int, unit: int, level: int, piece: int, begin: int) -> FoldOperand:
@@ -207,7 +226,10 @@ class SlicedFold:
 
     # -- the phases ---------------------------------------------------------------------------
     def stage(self, unit: int, put: Callable[[BlockRef, int, int], None]) -> None:
-        """Put what others read of my own operand, ``put(place, begin, end)``, into my scratch."""
+        """Copy the bytes of this thread's operand that others read into its scratch.
+
+        ``put(place, begin, end)`` copies these bytes of the unit to `place`.
+        """
         if not self.slicing.staged:
             return
         self.flow.begin(unit, 0)
@@ -220,7 +242,7 @@ class SlicedFold:
         self.flow.end(unit, 0)
 
     def up(self, unit: int) -> None:
-        """Fold my slices, level by level; those of the node are results."""
+        """Fold this thread's slices, level by level; those of the node are results."""
         ends = self.slices[unit]
         for level in range(self.top - 1, -1, -1):
             self.flow.begin(unit, self.top - level)
@@ -230,7 +252,7 @@ class SlicedFold:
             self.flow.end(unit, self.top - level)
 
     def _fold(self, unit: int, level: int, begin: int, end: int, entry: dict[int, int]) -> None:
-        """Fold bytes of a unit to my domain's partial results, from the domains below."""
+        """Fold bytes of a unit to the partial results of this thread's domain, from those below."""
         in_rows = self.blocks is not None and level + 1 == self.top
         width = self.blocks[unit] if self.blocks is not None and in_rows else end - begin
         for piece, parts in enumerate(self._parts(level)):
@@ -247,7 +269,10 @@ class SlicedFold:
             )  # fmt: skip
 
     def down(self, unit: int, take: Callable[[BlockRef, int, int], None]) -> None:
-        """Bring the results into my domains; ``take(place, begin, end)`` copies them to the end."""
+        """Bring the results into this thread's domains, and to the program's memory.
+
+        ``take(place, begin, end)`` copies these bytes of the unit there from `place`.
+        """
         t, phase = self.t, self.top + 1
         if self.to is not None:
             self.flow.begin(unit, phase)
@@ -262,11 +287,11 @@ class SlicedFold:
         return lambda thread: self.result(thread, unit)
 
     def gathered(self, unit: int) -> Iterator[tuple[BlockRef, int, int]]:
-        """Yield where all slices of the result are: place, begin, end."""
+        """Yield the place of each run of the result's bytes: place, begin, end."""
         entry = self.slicing.entries[0][self.me]
         for source, begin, end in self.descent.runs(self.slices[unit], entry):
             yield self.result(source, unit) + begin, begin, end
 
     def finish(self) -> None:
-        """Wait until no thread reads my scratch any more."""
+        """Wait until no thread reads this thread's scratch any more."""
         self.flow.finish()

@@ -420,7 +420,7 @@ def _one_row_on_a_node(call: CallFacts) -> bool:
 
 
 def _can_be_fused(call: CallFacts) -> bool:
-    """One node, one block on each thread, dst dealt as src."""
+    """One node, one block on each thread, src and dst of the same layout."""
     return _one_row_on_a_node(call) and not _work(call).moved
 
 
@@ -444,7 +444,7 @@ def _led_bytes(t: Facts, r: ScanSpec) -> int:
 
 
 def _can_be_led(call: CallFacts) -> bool:
-    """Few nodes, one block on each thread, dst dealt as src, ALLSYNC, as few bytes as a barrier."""
+    """Few nodes, one block on each thread, one layout, ALLSYNC both ways, values fit a barrier."""
     r = _work(call)
     room = call.synchronised and call.roots_can_move(_led_bytes(call, r))
     return room and not r.moved and _has_table(call)

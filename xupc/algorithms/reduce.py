@@ -177,7 +177,7 @@ def _can_slice(call: CallFacts) -> bool:
 
 
 def _has_one_value(call: CallFacts) -> bool:
-    """One node, one value of each thread whose rows need no order."""
+    """One node, to one value; with NONCOMM_FUNC at most one block on each thread."""
     return call.one_node and not (_work(call).element_wise or _work(call).by_row)
 
 
@@ -201,7 +201,7 @@ def _led_bytes(t: Facts, r: Reduction) -> int:
 
 
 def _can_be_led(call: CallFacts) -> bool:
-    """Few nodes in the order of the operands, ALLSYNC both ways, so few bytes as fit a barrier."""
+    """Few nodes, in operand order if that matters, ALLSYNC both ways, values that fit a barrier."""
     r = _work(call)
     room = call.synchronised and call.roots_can_move(_led_bytes(call, r))
     return room and _by_nodes(call, r) and (not r.element_wise or nodes.fits(call, r))
@@ -216,12 +216,12 @@ def _is_led(call: CallFacts) -> bool:
 
 
 def _has_table(call: CallFacts) -> bool:
-    """Few nodes, one value of each thread whose rows need no order."""
+    """Few nodes, to one value; with NONCOMM_FUNC at most one block on each thread."""
     return not _work(call).element_wise and _by_nodes(call, _work(call))
 
 
 def _can_be_in_parts(call: CallFacts) -> bool:
-    """Several nodes (few for one receiver), in the order of the operands, element by element."""
+    """Several nodes (few for one receiver), element by element; in operand order if it matters."""
     r = _work(call)
     if not (r.element_wise and _by_nodes(call, r)):
         return False

@@ -39,7 +39,7 @@ Span = tuple[int, int]
 
 
 def _fits(call: CallFacts) -> bool:
-    """As for one receiver, and the messages of two rounds fit the staging buffer."""
+    """Several nodes, all with operands, element by element in any order; room for two rounds."""
     return all_nodes_have_operands(call) and _chunk_count(call, call.arguments[0]) > 0
 
 

@@ -1,7 +1,7 @@
 """Reductions of shared arrays by the levels below a node (`level_reduce`).
 
-Threads read each other's operands where they lie, inside the narrowest domain only. Of a reduction
-to one value each thread folds its own run first.
+Threads read each other's operands in shared memory, only inside the narrowest domain. In a
+reduction to one value each thread first folds its own elements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .values_reduce_spec import ReduceSpec
 
 
 def _slicing(t: Facts, r: Reduction, blocks: int) -> Slicing:
-    """Return how the threads of one node divide the results over so many blocks."""
+    """Return how the threads of one node divide results that combine so many blocks each."""
     n = r.positions(blocks)
     found = (r.layout.position(thread) for thread in range(t.size))
     positions = tuple(p if p is not None and p < n else None for p in found)
@@ -29,7 +29,7 @@ def _slicing(t: Facts, r: Reduction, blocks: int) -> Slicing:
 
 
 def _can_slice(call: CallFacts) -> bool:
-    """One node, rows in any order, and room for an element of each partial result."""
+    """One node; with NONCOMM_FUNC one block on each thread; room for each partial result."""
     r: Reduction = call.arguments[0]
     return call.one_node and _has_room(call, r)
 
@@ -102,7 +102,7 @@ def _by_element(r: Reduction) -> ReduceSpec:
 
 
 def _can_reduce_all(call: CallFacts) -> bool:
-    """One node, or as many whole blocks on each thread and nodes in order; with room."""
+    """One node, or equally many whole blocks per thread (REPRODUCIBLE: from thread 0 on); room."""
     r: Reduction = call.arguments[0]
     if call.one_node:
         return _has_room(call, r)
@@ -127,7 +127,7 @@ def all_by_levels(t: Recorder, r: Reduction) -> None:
 
 
 class SharedLevels(LevelByNodes):
-    """Record a reduction across nodes whose operands are read where they lie."""
+    """Record a reduction across nodes whose operands are read in shared memory, without a copy."""
 
     def __init__(self, t: Recorder, r: Reduction) -> None:
         self.shared = r

@@ -53,7 +53,7 @@ def _width(r: Reduction) -> int:
 
 
 def _fits(call: CallFacts) -> bool:
-    """As `circulant` for one receiver, and the values of all rounds fit the staging buffer."""
+    """Several nodes, all with operands, element by element in any order; room for all rounds."""
     r: Reduction = call.arguments[0]
     return (
         all_nodes_have_operands(call)

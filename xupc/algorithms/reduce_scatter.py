@@ -71,7 +71,7 @@ algorithm(
 
 
 def _can_be_led(call: CallFacts) -> bool:
-    """As `nodes`, ALLSYNC both ways, one unit of at most so many bytes as fit a barrier."""
+    """As `nodes`, with ALLSYNC both ways, and one unit whose values fit a barrier."""
     if not (call.synchronised and by_nodes(call)):
         return False
     r: ReduceScatter = call.arguments[0]
@@ -80,7 +80,7 @@ def _can_be_led(call: CallFacts) -> bool:
 
 
 def _is_led(call: CallFacts) -> bool:
-    """At most `root_exchange_max` bytes that a node root has a place for."""
+    """At most `root_exchange_max` bytes of places for what arrives at a node root."""
     return call.roots_should_move(ByNodes.landing_bytes(call, call.arguments[0]))
 
 

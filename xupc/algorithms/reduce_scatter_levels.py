@@ -1,8 +1,8 @@
 """all_reduce_scatter and allav_reduce_scatter by the levels below a node (`level_reduce`).
 
-The block of each thread is folded up the levels, so that it ends at the thread. Operands in shared
-memory are read where they lie, those in private memory are staged first; across nodes node roots
-send the sums of their nodes' threads.
+The block of each thread is folded up the levels, so that the result is at the thread in the end.
+Operands in shared memory are read there. Those in private memory are copied to scratch first.
+Across nodes each node root sends what the threads of its node have combined.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _fits_one_node(call: CallFacts, *, staged: bool) -> bool:
 
 
 class _OneNode:
-    """The units of the blocks on one node, and the folds of each; units are chunks of a block."""
+    """The units on one node, and the folds of each; a unit has a chunk of each thread's block."""
 
     def __init__(self, t: Recorder, r: ReduceScatter, *, staged: bool) -> None:
         self.t, self.r = t, r

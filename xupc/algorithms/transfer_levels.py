@@ -1,7 +1,7 @@
 """The `_v` and `_x` forms of broadcast and gather_all by the levels below a node.
 
-Each block enters each domain once, as in `gather_all_levels`. Here each block has a length of its
-own, and a place of its own on each thread.
+Each block enters each domain once, as in `gather_all_levels`. Here each block has its own length,
+and its own place on each thread.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def _both_ways(reads: Pairs, me: int) -> tuple[list[int], list[int]]:
 class _Lists:
     """Record the phases in which the threads of one node copy the blocks of each other.
 
-    On one node a rank is a thread of the node. Each thread receives each block once.
+    There is one node, so a thread has the same number in the team and in the node. Each thread
+    receives each block once.
     """
 
     def __init__(self, t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
@@ -64,7 +65,10 @@ class _Lists:
         self.flow = Flow(t, self._readings(), len(self.units))
 
     def _readings(self) -> Iterator[Reading]:
-        """Yield what is read from threads that have copied it; a block's own thread has its src."""
+        """Yield the reads of blocks from threads that have copied them.
+
+        A read of another thread's own block, from its src, needs no signal of this call.
+        """
         used = range(len(self.blocks.src))
         for level, (outer, inner) in enumerate(pairwise(self.entries)):
             first = first_levels(self.entries, level)
@@ -73,7 +77,7 @@ class _Lists:
                 yield Reading(level, wide - 1, pairs)
 
     def reads(self) -> tuple[Pairs, Pairs]:
-        """Return which threads read from which: from the src of a block, and in all."""
+        """Return which threads read from which: the reads of a block's src, and all reads."""
         each = np.arange(self.t.size)[:, None]
         direct, every = (np.zeros((self.t.size, self.t.size), bool) for _ in range(2))
         for outer, inner in pairwise(self.entries):
@@ -97,12 +101,12 @@ class _Lists:
                 self.flow.end(u, phase)
 
     def _share(self, outer: Threads, inner: Threads) -> list[int]:
-        """Return the blocks that I take into a domain."""
+        """Return the blocks that this thread copies into its domain."""
         found: list[int] = np.flatnonzero((inner == self.t.me) & (outer != self.t.me)).tolist()
         return found
 
     def _copy(self, block: int, source: int, offset: int, size: int) -> None:
-        """Copy a part of a block from a thread that has it, if the block is so long."""
+        """Copy up to `size` bytes of a block, from `offset` on, from a thread that has it."""
         n = min(size, int(self.blocks.nbytes[block]) - offset)
         if n <= 0:
             return

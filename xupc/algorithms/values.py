@@ -382,7 +382,7 @@ def _others(t: Recorder, threads: Sequence[int], *, near: bool = False) -> list[
     applies=_can_be_direct_with_src, preferred=_reads("permute"),
 )  # fmt: skip
 def pull_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """As the other moves, with one giver and one receiver each."""
+    """Record a permutation like the other moves: each thread has one sender and one receiver."""
     to, of = ends_of(t, perm)
     t.offer(SRC.on(t.me), nbytes)
     t.after_each(_others(t, [of]), _others(t, [to]))
@@ -395,7 +395,7 @@ def pull_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: 
 
 @algorithm("allav_permute", PULL, "staged", _STAGED_PULL)
 def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """As the other moves, with one giver and one receiver each."""
+    """Record a permutation like the other moves: each thread has one sender and one receiver."""
     src = DST if in_place else SRC
     to, of = ends_of(t, perm)
     t.expose()
@@ -420,7 +420,7 @@ def pull_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -
     applies=_can_be_direct_with_src, preferred=_writes("permute"),
 )  # fmt: skip
 def push_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """As the other moves, with one giver and one receiver each."""
+    """Record a permutation like the other moves: each thread has one sender and one receiver."""
     to, of = ends_of(t, perm)
     t.offer(DST.on(t.me), nbytes)
     t.after_each(_others(t, [to]), _others(t, [of]))
@@ -435,7 +435,7 @@ def push_permuted_direct(t: Recorder, perm: Permutation, nbytes: int, in_place: 
 
 @algorithm("allav_permute", PUSH, "staged", _STAGED_PUSH)
 def push_permuted(t: Recorder, perm: Permutation, nbytes: int, in_place: bool) -> None:
-    """As the other moves, with one giver and one receiver each."""
+    """Record a permutation like the other moves: each thread has one sender and one receiver."""
     src = DST if in_place else SRC
     to, of = ends_of(t, perm)
     if not t.one_node:

@@ -1,7 +1,7 @@
 """allav_broadcast and allav_gather_all by the levels below a node.
 
-In each domain one thread takes a block in and keeps it in its scratch, from where the others of the
-domain copy it. So a block crosses the border of each domain once.
+In each domain one thread copies a block into its scratch, and the other threads of the domain copy
+it from there. So a block crosses the border of each domain once.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ class LevelDownward(Downward):
 
 # --- all threads' blocks -------------------------------------------------------------------------
 def block_places(t: Facts, blocks: int, nbytes: int, itemsize: int = 1) -> tuple[Places, int]:
-    """Return places for a part of each of some blocks, and the most bytes of such a part."""
+    """Return places for a unit, which has a part of each block, and the most bytes of such a part.
+
+    `blocks`: their number; `nbytes`: the bytes of one. A part is a multiple of `itemsize`.
+    """
     if blocks * nbytes <= t.tuning["eager_max"]:
         return Places(OP_SCRATCH, blocks * nbytes), nbytes
     width = t.tuning["staging_bytes"] // (2 * blocks) // LINE * LINE
@@ -110,7 +113,7 @@ class Staged:
         )
 
     def put(self, unit: int, block: BlockRef) -> None:
-        """Copy my own block's part into my scratch."""
+        """Copy the unit's part of this thread's own block, `block`, into its scratch."""
         self._flow.begin(unit, 0)
         self.t.copy(self._at(unit, self.t.me, self.t.me), block, self.units[unit][1])
         self._flow.end(unit, 0)
@@ -124,7 +127,11 @@ class Staged:
         return ends, lambda thread: self._at(unit, thread, 0)
 
     def take(self, unit: int, copy: Callable[[BlockRef, int, int], None]) -> None:
-        """Bring all parts to me: ``copy(row, first block, blocks)``."""
+        """Bring the unit's parts of all blocks to this thread.
+
+        ``copy(row, first, count)`` copies those of `count` blocks from `first` on out of the
+        scratch `row`.
+        """
         size = self.units[unit][1]
         ends, place = self._places(unit)
 
@@ -135,19 +142,22 @@ class Staged:
 
     @contextmanager
     def near(self, unit: int) -> Iterator[list[BlockRef]]:
-        """Bring all parts into my domain, and give where they are: to be read inside."""
+        """Bring the unit's parts into this thread's narrowest domain, and return where they are.
+
+        They may be read inside the context.
+        """
         self._descent.enter(self.t, self._flow, unit, *self._places(unit))
         self._flow.begin(unit, self._descent.last)
         yield [self._at(unit, thread, block) for block, thread in enumerate(self._entry)]
         self._flow.end(unit, self._descent.last)
 
     def finish(self) -> None:
-        """Wait until no thread reads my scratch any more."""
+        """Wait until no thread reads this thread's scratch any more."""
         self._flow.finish()
 
 
 def _can_gather(call: CallFacts) -> bool:
-    """Room for a cache line of each thread's block, on several nodes as if all had the most."""
+    """Room for a cache line of each thread's block; all nodes count as the largest one."""
     nodes = call.tree.node_count
     if call.one_node:
         return has_room(call)
@@ -206,7 +216,7 @@ class LevelGather(AllToAll):
 
     @staticmethod
     def rows(nodes: int) -> int:
-        """Return the number of nodes: my own has a place, too."""
+        """Return the number of nodes whose blocks have places: all, this one included."""
         return nodes
 
     def _cut(self, block: int) -> tuple[int, int]:

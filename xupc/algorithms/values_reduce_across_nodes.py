@@ -46,7 +46,7 @@ def _free(r: ReduceSpec) -> bool:
 
 
 def can_be_in_parts(call: CallFacts) -> bool:
-    """Several nodes, in the order of the operands where it must stay, and room for a unit."""
+    """Several nodes, in operand order if that matters, and room for a unit."""
     r = _work(call)
     most = max((1 + call.tree.node_count) * call.line, 2 * (call.line + _spare(call, r)))
     fits = not call.one_node and Relay.fits(call, most, _DEEP)
@@ -54,7 +54,7 @@ def can_be_in_parts(call: CallFacts) -> bool:
 
 
 def can_be_exchanged(call: CallFacts) -> bool:
-    """As in parts, and no node root sends more than `max_messages` messages.
+    """As `parts`, and no node root sends more than `max_messages` messages.
 
     A unit gets shorter with more nodes, since a value of each has a place. So all units of long
     values would take messages in the square of the number of nodes.

@@ -19,7 +19,7 @@ from .values_reduce_spec import ReduceSpec
 
 
 def _has_room(call: CallFacts) -> bool:
-    """One node, or as `parts`; room for an element of each partial result."""
+    """Room for an element of each partial result; several nodes: the conditions of `parts`."""
     r: ReduceSpec = call.arguments[0]
     if not call.one_node:
         return has_room(call) and can_be_in_parts(call)

@@ -257,7 +257,7 @@ algorithm("allav_reduce_scatter", MULTICORE, "staged", _STAGED, applies=on_one_n
 
 
 def by_nodes(call: CallFacts) -> bool:
-    """Several nodes, in the order of the operands where it must stay, and room for a unit."""
+    """Several nodes, in operand order if that matters, and room for a unit."""
     return not call.one_node and ByNodes.applies(call, call.arguments[0])
 
 

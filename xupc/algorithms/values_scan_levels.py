@@ -1,7 +1,8 @@
 """Scans of arrays of values by the levels below a node: each value enters each domain once.
 
-The values are joined one after the other, so no part of them can be combined before. All threads'
-values come into each domain, as in gather_all, and each thread combines those up to its own.
+A scan joins the values one after the other, so a domain cannot combine some of them first. All
+threads' values come into each domain, as in gather_all, and each thread combines those up to its
+own.
 """
 
 from __future__ import annotations
