@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from support.sanitizers import NATIVE, SANITIZERS, compiled
+from support.sanitizers import SANITIZERS, compiled, damaged, output_of
 from support.soak import amount, seed
 
 HERE = Path(__file__).parent
@@ -52,17 +51,10 @@ def build(folder: Path, **headers: str) -> Path:
     return compiled(folder, HERE / "messages.c", SANITIZERS["address"], **headers)
 
 
-def run(program: Path, nodes: int, handles: str, steps: int, number: int) -> str:
-    """Run the program and return its output, with errors and the status."""
-    command = [str(program), str(nodes), str(steps), str(number), handles]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    return f"{done.stdout}{done.stderr}" + (f"status {done.returncode}" if done.returncode else "")
-
-
 def test_all_that_meet_agree_and_every_byte_arrives(tmp_path: Path) -> None:
     program = build(tmp_path)
     for number, (nodes, handles) in enumerate(JOBS):
-        text = run(program, nodes, handles, STEPS, seed() + number)
+        text = output_of(program, nodes, STEPS, seed() + number, handles)
         counts = [int(word) for word in re.findall(r"\d+", text)]
         assert SEEN.fullmatch(text.strip()), f"{nodes} nodes, {handles}, {number}:\n{text[:4000]}"
         differed, repeated, taken, mails, called_off = counts[1:]
@@ -73,8 +65,6 @@ def test_all_that_meet_agree_and_every_byte_arrives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", BREAKS)
 def test_a_mistake_is_noticed(what: str, tmp_path: Path) -> None:
     right, wrong = BREAKS[what]
-    header = (NATIVE / "mpi_messages.h").read_text()
-    assert header.count(right) == 1, right
-    program = build(tmp_path, mpi_messages=header.replace(right, wrong))
-    texts = (run(program, n, handles, 200, seed() + n) for n, handles in JOBS)
+    program = build(tmp_path, **damaged("mpi_messages", right, wrong))
+    texts = (output_of(program, n, 200, seed() + n, handles) for n, handles in JOBS)
     assert any("not so" in text or "ERROR" in text or "status" in text for text in texts)

@@ -74,28 +74,19 @@ FEWER_SYNCS = {
 
 
 # --- what may go unnoticed ------------------------------------------------------------
+_AT_THE_BARRIER = "a leaf's mates have seen all its chunks, and they are at the barrier too"
+_LAST_ARRIVAL = (
+    "the last arrival, which mates have waited for, comes after all sends from their memory"
+)
+_OWN_DATA = "the net lane moves only its own thread's data, so it need not know who has entered"
 KNOWN = {
-    ("broadcast multicore", "lanes not tied", "*", "all"): (
-        "a leaf's mates have seen all its chunks, and they are at the barrier too"
-    ),
-    ("gather_all multicore", "lanes not tied", "*", "my"): (
-        "the last arrival, which mates have waited for, comes after all sends from their memory"
-    ),
-    ("broadcast_in_place multicore", "lanes not tied", "*", "all"): (
-        "a leaf's mates have seen all its chunks, and they are at the barrier too"
-    ),
-    ("gather_all_in_place multicore", "lanes not tied", "*", "my"): (
-        "the last arrival, which mates have waited for, comes after all sends from their memory"
-    ),
-    ("gather_all_in_place push", "lanes not tied", "my", "*"): (
-        "the net lane moves only its own thread's data, so it need not know who has entered"
-    ),
-    ("exchange push", "lanes not tied", "my", "*"): (
-        "the net lane moves only its own thread's data, so it need not know who has entered"
-    ),
-    ("gather_all push", "lanes not tied", "my", "*"): (
-        "the net lane moves only its own thread's data, so it need not know who has entered"
-    ),
+    ("broadcast multicore", "lanes not tied", "*", "all"): _AT_THE_BARRIER,
+    ("gather_all multicore", "lanes not tied", "*", "my"): _LAST_ARRIVAL,
+    ("broadcast_in_place multicore", "lanes not tied", "*", "all"): _AT_THE_BARRIER,
+    ("gather_all_in_place multicore", "lanes not tied", "*", "my"): _LAST_ARRIVAL,
+    ("gather_all_in_place push", "lanes not tied", "my", "*"): _OWN_DATA,
+    ("exchange push", "lanes not tied", "my", "*"): _OWN_DATA,
+    ("gather_all push", "lanes not tied", "my", "*"): _OWN_DATA,
 }
 """(algorithm, mutation, IN, OUT) -> why nobody may notice in some placements."""
 

@@ -41,3 +41,17 @@ def compiled(folder: Path, source: Path, flags: list[str], **headers: str) -> Pa
     command += ["-o", str(program), "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
+
+
+def damaged(header: str, right: str, wrong: str, places: int = 1) -> dict[str, str]:
+    """Return the text of a header of the core with one mistake, as `compiled` takes it."""
+    text = (NATIVE / f"{header}.h").read_text()
+    assert text.count(right) == places, right
+    return {header: text.replace(right, wrong)}
+
+
+def output_of(program: Path, *arguments: object) -> str:
+    """Run a program and return its output, then its errors, then its status unless it is 0."""
+    command = [str(program), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    return f"{done.stdout}{done.stderr}" + (f"status {done.returncode}" if done.returncode else "")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.dealing import deal
 
 from xupc.pgas.pointer import (
     AffinityIndices,
@@ -24,22 +25,6 @@ from xupc.pgas.pointer import (
     resolve_blocksize,
     slice_pieces,
 )
-
-
-def deal(nelems: int, blocksize: int, threads: int) -> list[tuple[int, int, int]]:
-    """Deal elements like cards: the (thread, phase, local element) of each."""
-    given_out = [0] * threads
-    places = []
-    thread = phase = 0
-    for _ in range(nelems):
-        places.append((thread, phase, given_out[thread]))
-        given_out[thread] += 1
-        if blocksize:
-            phase += 1
-            if phase == blocksize:
-                phase = 0
-                thread = (thread + 1) % threads
-    return places
 
 
 def positions(

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.dealing import deal
 
 from xupc.errors import NotInitializedError, OverlapError
 from xupc.pgas import access
@@ -124,21 +125,6 @@ def memory() -> Iterator[FakeMemory]:
     set_memory(fake)
     yield fake
     set_memory(None)
-
-
-def deal(n: int, blocksize: int, threads: int) -> list[tuple[int, int, int]]:
-    """Deal n elements like cards: the (thread, phase, local element) of each."""
-    hands = [0] * threads
-    places = []
-    thread = phase = 0
-    for _ in range(n):
-        places.append((thread, phase, hands[thread]))
-        hands[thread] += 1
-        if blocksize:
-            phase += 1
-            if phase == blocksize:
-                phase, thread = 0, (thread + 1) % threads
-    return places
 
 
 def layouts() -> st.SearchStrategy[tuple[FakeMemory, SharedArray, np.ndarray[Any, Any]]]:
@@ -618,8 +604,12 @@ ARRAY_ERRORS: list[tuple[str, Callable[[SharedArray], Any], type[Exception], str
 ]  # fmt: skip
 
 
+Refusal = tuple[Callable[[Any], Any], type[Exception], str | None]
+"""A call with an operand, the error that it must raise, and words of its text."""
+
+
 def refused(
-    memory: FakeMemory, call: Callable[[Any], Any], operand: Any, error: type[Exception],
+    memory: FakeMemory, operand: Any, call: Callable[[Any], Any], error: type[Exception],
     match: str | None,
 ) -> None:  # fmt: skip
     """Make a call that must raise an error, and change nothing."""
@@ -629,16 +619,9 @@ def refused(
     assert same_heaps(memory, before)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "match"), [c[1:] for c in ARRAY_ERRORS], ids=[c[0] for c in ARRAY_ERRORS]
-)
-def test_array_errors(
-    memory: FakeMemory,
-    call: Callable[[SharedArray], Any],
-    error: type[Exception],
-    match: str | None,
-) -> None:
-    refused(memory, call, memory.array(8, "i4", 2), error, match)
+@pytest.mark.parametrize("refusal", [c[1:] for c in ARRAY_ERRORS], ids=[c[0] for c in ARRAY_ERRORS])
+def test_array_errors(memory: FakeMemory, refusal: Refusal) -> None:
+    refused(memory, memory.array(8, "i4", 2), *refusal)
 
 
 POINTER_ERRORS: list[tuple[str, Callable[[SharedPointer], Any], type[Exception], str | None]] = [
@@ -685,15 +668,10 @@ POINTER_ERRORS: list[tuple[str, Callable[[SharedPointer], Any], type[Exception],
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "match"), [c[1:] for c in POINTER_ERRORS], ids=[c[0] for c in POINTER_ERRORS]
+    "refusal", [c[1:] for c in POINTER_ERRORS], ids=[c[0] for c in POINTER_ERRORS]
 )
-def test_pointer_errors(
-    memory: FakeMemory,
-    call: Callable[[SharedPointer], Any],
-    error: type[Exception],
-    match: str | None,
-) -> None:
-    refused(memory, call, memory.array(8, "i4", 2) + 0, error, match)
+def test_pointer_errors(memory: FakeMemory, refusal: Refusal) -> None:
+    refused(memory, memory.array(8, "i4", 2) + 0, *refusal)
 
 
 REFUSED = [
@@ -943,7 +921,7 @@ X = np.zeros(8, "i4")
 READ_ONLY = np.zeros(8, "i4")
 READ_ONLY.flags.writeable = False
 
-COPY_ERRORS: list[tuple[Callable[[SharedArray], Any], type[Exception], str | None]] = [
+COPY_ERRORS: list[Refusal] = [
     (lambda A: memcpy(A, A + 2, -1), ValueError, "nbytes is -1"),
     (lambda A: memcpy(A, A + 2, 9), ValueError, "memcpy: nbytes is 9: dst"),
     (lambda A: memcpy(A + 2, A + 8, 1), ValueError, "src"),
@@ -981,14 +959,9 @@ COPY_ERRORS: list[tuple[Callable[[SharedArray], Any], type[Exception], str | Non
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "match"), COPY_ERRORS)
-def test_copy_errors(
-    memory: FakeMemory,
-    call: Callable[[SharedArray], Any],
-    error: type[Exception],
-    match: str | None,
-) -> None:
-    refused(memory, call, memory.array(8, "i4", 2), error, match)
+@pytest.mark.parametrize("refusal", COPY_ERRORS)
+def test_copy_errors(memory: FakeMemory, refusal: Refusal) -> None:
+    refused(memory, memory.array(8, "i4", 2), *refusal)
 
 
 def test_read_only_and_0d_arrays_can_be_put(memory: FakeMemory) -> None:
