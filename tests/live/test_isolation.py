@@ -48,27 +48,33 @@ def test_another_user_cannot_attach(
     figure("another user", f"{found[1]} files of a thread, {kind}: 0 opened, 0 unlinked")
 
 
-@pytest.mark.once
-def test_a_name_that_is_there_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A file, a link or a dangling link that is there is not used: another user may own it."""
+@pytest.fixture
+def named_segments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A directory for the segments of this process, which get names."""
     monkeypatch.setenv("XUPC_SHM_DIR", str(tmp_path))
     monkeypatch.setenv("XUPC_NAMED_SEGMENTS", "1")
+    return tmp_path
+
+
+@pytest.mark.once
+def test_a_name_that_is_there_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, named_segments: Path
+) -> None:
+    """A file, a link or a dangling link that is there is not used: another user may own it."""
     monkeypatch.setattr(os, "urandom", bytes)
-    path = tmp_path / f"xupc-{os.getuid()}-{'0' * 32}"
-    victim = tmp_path / "victim"
+    path = named_segments / f"xupc-{os.getuid()}-{'0' * 32}"
+    victim = named_segments / "victim"
     victim.write_bytes(b"untouched")
     for put in (
         lambda: path.write_bytes(b"mine"),
         lambda: path.symlink_to(victim),
-        lambda: path.symlink_to(tmp_path / "nowhere"),
+        lambda: path.symlink_to(named_segments / "nowhere"),
     ):
         put()
         with pytest.raises(segment.HeapError, match="cannot make a segment"):
             segment.create(4096)
         assert victim.read_bytes() == b"untouched"
-        assert not (tmp_path / "nowhere").exists()
+        assert not (named_segments / "nowhere").exists()
         path.unlink()
     made = segment.create(4096)
     status = path.stat()
@@ -79,9 +85,8 @@ def test_a_name_that_is_there_is_not_used(
 
 
 @pytest.mark.once
-def test_names_are_random(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XUPC_SHM_DIR", str(tmp_path))
-    monkeypatch.setenv("XUPC_NAMED_SEGMENTS", "1")
+@pytest.mark.usefixtures("named_segments")
+def test_names_are_random() -> None:
     made = [segment.create(4096) for _ in range(50)]
     names = {Path(x.path).name for x in made}
     assert len(names) == 50
@@ -92,15 +97,11 @@ def test_names_are_random(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 @pytest.mark.once
-def test_what_cannot_be_made_leaves_no_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XUPC_SHM_DIR", str(tmp_path))
-    monkeypatch.setenv("XUPC_NAMED_SEGMENTS", "1")
+def test_what_cannot_be_made_leaves_no_name(named_segments: Path) -> None:
     for nbytes in (1 << 62, 1 << 63, 1 << 70):
         with pytest.raises(segment.HeapError):
             segment.create(nbytes)
-        assert list(tmp_path.iterdir()) == []
+        assert list(named_segments.iterdir()) == []
 
 
 @pytest.mark.soak

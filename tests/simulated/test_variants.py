@@ -6,7 +6,8 @@ The sequences of calls are those of `matrix`. `test_own_variants` is about those
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 
 import pytest
@@ -83,33 +84,51 @@ REDUCTIONS = [
 ]
 
 
-def _reduced(variant: Variant, number: int) -> str:
-    """Run a variant of a reduction in a few cases in which it can run; return what went wrong."""
-    rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
-    for _ in range(8 * TRIES):
-        labels = rng.choice(list(placements(rng.choice(THREADS)).values()))
-        tuning, sync = reductions.tuning_of(rng.choice(list(TUNINGS))), rng.choice(MODES)
-        ordered, tree = rng.random() < 0.4, Tree(labels)
-        form, draw = variant.collective, rng.randrange(1 << 30)
-        case = reductions.Case(form, variant.flag, tuple(labels), sync, "large", ordered, draw)
-        kernel, job = reductions.Symbols(ordered), case.jobs()[0]
-        if variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
-            space = 64 * reductions.ITEM + reductions.Calls.shift
-            story = reductions.Calls(Planner(tree), space, kernel, draw)
-            for tight in (False, True, True):
-                story.reduce(job, variant, sync, tuning, tight=tight)
-            try:
-                story.run()
-            except Exception as problem:
-                return f"{variant.collective} {variant.name} {case} {job}: {problem}"
-            return ""
-    return f"{variant.collective} {variant.name} can run nowhere"
+Runs = tuple[str, Callable[[], None]]
+"""What a case is, and the run of it."""
+
+
+def _failure(
+    variant: Variant, number: int, drawn: Callable[[Variant, random.Random], Runs | None]
+) -> str:
+    """Run a variant in one case in which it can run; return what went wrong.
+
+    `drawn` returns a case at random; None if the variant cannot run in it.
+    """
+    name = f"{variant.collective} {variant.name}"
+    rng = random.Random(f"{seed()} {name} {number}")
+    case = next(filter(None, (drawn(variant, rng) for _ in range(8 * TRIES))), None)
+    if case is None:
+        return f"{name} can run nowhere"
+    words, run = case
+    try:
+        run()
+    except Exception as problem:
+        return f"{name} {words}: {problem}"
+    return ""
+
+
+def _reduced(variant: Variant, rng: random.Random) -> Runs | None:
+    """Return a case of a reduction: three calls in a row."""
+    labels = rng.choice(list(placements(rng.choice(THREADS)).values()))
+    tuning, sync = reductions.tuning_of(rng.choice(list(TUNINGS))), rng.choice(MODES)
+    ordered, tree = rng.random() < 0.4, Tree(labels)
+    form, draw = variant.collective, rng.randrange(1 << 30)
+    case = reductions.Case(form, variant.flag, tuple(labels), sync, "large", ordered, draw)
+    kernel, job = reductions.Symbols(ordered), case.jobs()[0]
+    if not variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
+        return None
+    space = 64 * reductions.ITEM + reductions.Calls.shift
+    story = reductions.Calls(Planner(tree), space, kernel, draw)
+    for tight in (False, True, True):
+        story.reduce(job, variant, sync, tuning, tight=tight)
+    return f"{case} {job}", story.run
 
 
 @pytest.mark.soak
 def test_reductions_where_they_can_run() -> None:
     """The same for reductions, on symbols, so that the order of operands is checked."""
-    problems = [_reduced(v, i) for v in REDUCTIONS for i in range(amount(6, 200))]
+    problems = [_failure(v, i, _reduced) for v in REDUCTIONS for i in range(amount(6, 200))]
     assert [text for text in problems if text] == []
 
 
@@ -122,35 +141,29 @@ VALUES = [
 ]
 
 
-def _valued(variant: Variant, number: int) -> str:
-    """The same for arrays of values: four calls in a row."""
-    rng = random.Random(f"{seed()} {variant.collective} {variant.name} {number}")
+def _valued(variant: Variant, rng: random.Random) -> Runs | None:
+    """Return a case of arrays of values: four calls in a row."""
     form = variant.collective.removeprefix("allav_")
-    for _ in range(8 * TRIES):  # some are for two threads of one node alone
-        threads = 2 if rng.random() < 0.3 else rng.choice(THREADS)
-        labels = tuple(rng.choice(list(placements(threads).values())))
-        name, ordered = rng.choice(list(values.VALUES)), rng.random() < 0.4
-        in_place = form == "broadcast" or (form in values.IN_PLACE and rng.random() < 0.4)
-        one = values.One(
-            form, variant.flag, rng.randrange(threads), rng.choice(values.SIZES[name]), in_place,
-            rng.random() < 0.3, variant.label,
-        )  # fmt: skip
-        tree, tuning = Tree(labels), values.tuning_of(name)
-        made, kernel = values.snapshot(one, tree, tuning), reductions.Symbols(ordered)
-        if variant.can_run(values.facts(made, tree, tuning, kernel)):
-            case = values.Case(form, variant.flag, labels, name, ordered, rng.randrange(1 << 30))
-            try:
-                case.run(first=one)
-            except Exception as problem:
-                return f"{variant.collective} {variant.name} {case} {one}: {problem}"
-            return ""
-    return f"{variant.collective} {variant.name} can run nowhere"
+    threads = 2 if rng.random() < 0.3 else rng.choice(THREADS)  # some need two on one node
+    labels = tuple(rng.choice(list(placements(threads).values())))
+    name, ordered = rng.choice(list(values.VALUES)), rng.random() < 0.4
+    in_place = form == "broadcast" or (form in values.IN_PLACE and rng.random() < 0.4)
+    one = values.One(
+        form, variant.flag, rng.randrange(threads), rng.choice(values.SIZES[name]), in_place,
+        rng.random() < 0.3, variant.label,
+    )  # fmt: skip
+    tree, tuning = Tree(labels), values.tuning_of(name)
+    made, kernel = values.snapshot(one, tree, tuning), reductions.Symbols(ordered)
+    if not variant.can_run(values.facts(made, tree, tuning, kernel)):
+        return None
+    case = values.Case(form, variant.flag, labels, name, ordered, rng.randrange(1 << 30))
+    return f"{case} {one}", partial(case.run, first=one)
 
 
 @pytest.mark.soak
 def test_arrays_of_values_where_they_can_run() -> None:
     """The same for arrays of values, reductions among them, at all sizes and in place."""
-    problems = [_valued(v, i) for v in VALUES for i in range(amount(6, 200))]
+    problems = [_failure(v, i, _valued) for v in VALUES for i in range(amount(6, 200))]
     assert [text for text in problems if text] == []
 
 

@@ -371,6 +371,35 @@ def _x_form(name: str) -> Form:
 
 # --- arrays of values ------------------------------------------------------------------------
 _ALL = ("gather_all", "exchange")
+_ROOTED = ("broadcast", "scatter", "gather", "reduce")
+_ROOT = [odd("last", lambda s: {"root": s.last}, "root differs", ": {last}", ": 0")]
+
+
+def _with_options(name: str, s: Shelf, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call and those that calls of its kind have besides."""
+    out = dict(arguments)
+    if name in _ROOTED:
+        out["root"] = 0
+    if "reduce" in name:
+        out["op"] = xupc.ADD
+    if name == "permute":
+        out["to"] = (s.team.rank + 1) % s.T
+    return out
+
+
+def _vary_options(name: str, odds: dict[str, list[Odd]], bad: dict[str, Any], root: Any) -> None:
+    """Add what may differ or be wrong in the arguments of `_with_options`, and EXCLUSIVE."""
+    if name in _ROOTED:
+        odds["root"] = _ROOT
+        bad["root"] = root
+    if name == "permute":
+        odds["to"] = []
+        bad["to"] = (-1, ValueError)
+    if "reduce" in name:
+        odds |= {"op": OPS, "func": FUNCS}
+        bad |= {"op": ("ADD", TypeError), "func": (join, ValueError)}
+    if name in _SCANS:
+        odds["flags"] = [*odds["flags"], EXCLUSIVE]
 
 
 def _longer(s: Shelf, name: str, n: int, dtype: Any) -> dict[str, Any]:
@@ -383,8 +412,6 @@ def _longer(s: Shelf, name: str, n: int, dtype: Any) -> dict[str, Any]:
 
 
 def _values_form(name: str) -> Form:
-    rooted = name in ("broadcast", "scatter", "gather", "reduce")
-    reduces = "reduce" in name
     arrays = "values" if name == "broadcast" else "src"
 
     @functools.cache
@@ -392,10 +419,7 @@ def _values_form(name: str) -> Form:
         return _longer(s, name, N, "f8")
 
     def good(s: Shelf) -> dict[str, Any]:
-        out = dict(kept(s))
-        out |= {"root": 0} if rooted else {}
-        out |= {"op": xupc.ADD} if reduces else {}
-        return out | ({"to": (s.team.rank + 1) % s.T} if name == "permute" else {})
+        return _with_options(name, s, kept(s))
 
     odds: dict[str, list[Odd]] = {
         arrays: [
@@ -416,17 +440,7 @@ def _values_form(name: str) -> Form:
             bad.pop("src" if name == "scatter" else "dst")  # the root's alone
         if name in (*_ALL, "permute", "reduce_all", "reduce_scatter", *_SCANS):
             bad["src"] = (3, TypeError)
-    if rooted:
-        odds["root"] = [odd("last", lambda s: {"root": s.last}, "root differs", ": {last}", ": 0")]
-        bad["root"] = (-1, ValueError)
-    if name == "permute":
-        odds["to"] = []
-        bad["to"] = (-1, ValueError)
-    if reduces:
-        odds |= {"op": OPS, "func": FUNCS}
-        bad |= {"op": ("ADD", TypeError), "func": (join, ValueError)}
-    if name in _SCANS:
-        odds["flags"] = [*FLAGS, EXCLUSIVE]
+    _vary_options(name, odds, bad, root=(-1, ValueError))
     return Form(
         lambda s: getattr(xupc, f"allav_{name}"), good, odds, bad, "values", ("dst", "to"),
         base=WITH_FUNC,
@@ -463,7 +477,7 @@ def _uneven_form(name: str) -> Form:
     if name in ("gather", "scatter"):  # some are the root's alone
         for x in ("dst" if name == "gather" else "src", *counts, *displs):
             bad.pop(x)
-        odds["root"] = [odd("last", lambda s: {"root": s.last}, "root differs", ": {last}", ": 0")]
+        odds["root"] = _ROOT
         bad["root"] = (-1, ValueError)
     if name == "gather_all":
 
@@ -479,15 +493,10 @@ def _uneven_form(name: str) -> Form:
 
 
 def _scalar_form(name: str) -> Form:
-    rooted = name in ("broadcast", "scatter", "gather", "reduce")
-    reduces = "reduce" in name
     many = name in ("scatter", "exchange", "reduce_scatter")
 
     def good(s: Shelf) -> dict[str, Any]:
-        out: dict[str, Any] = {"values": [7] * s.T} if many else {"value": 7}
-        out |= {"root": 0} if rooted else {}
-        out |= {"op": xupc.ADD} if reduces else {}
-        return out | ({"to": (s.team.rank + 1) % s.T} if name == "permute" else {})
+        return _with_options(name, s, {"values": [7] * s.T} if many else {"value": 7})
 
     value = "values" if many else "value"
 
@@ -508,17 +517,7 @@ def _scalar_form(name: str) -> Form:
         bad.pop(value)
     if name == "broadcast":
         bad.pop(value)
-    if rooted:
-        odds["root"] = [odd("last", lambda s: {"root": s.last}, "root differs", ": {last}", ": 0")]
-        bad["root"] = ("first", TypeError)
-    if name == "permute":
-        odds["to"] = []
-        bad["to"] = (-1, ValueError)
-    if reduces:
-        odds |= {"op": OPS, "func": FUNCS}
-        bad |= {"op": ("ADD", TypeError), "func": (join, ValueError)}
-    if name in _SCANS:
-        odds["flags"] = [*FLAGS[:3], EXCLUSIVE]
+    _vary_options(name, odds, bad, root=("first", TypeError))
     return Form(
         lambda s: getattr(xupc, f"allv_{name}"), good, odds, bad, "values", own, base=WITH_FUNC
     )

@@ -73,17 +73,23 @@ class Threads:
         out[:] = values
         return out
 
+    def gathered(self, sizes: Numbers, dtype: str, loose: bool) -> tuple[Any, Any, Any, Any, Any]:
+        """Return blocks, displacements to give, dst before and after the call, and the places."""
+        blocks = [self.data(int(n), dtype) for n in sizes]
+        displs, places, length = self.places(sizes, loose)
+        empty = np.full(length, FILL).astype(dtype)
+        wanted = empty.copy()
+        for block, at in zip(blocks, places, strict=True):
+            wanted[at : at + len(block)] = block
+        return blocks, displs, empty, wanted, places
+
     def gather(
         self, counts: Numbers, dtype: str, flags: int, how: Any, loose: bool, strided: bool,
         root: int,
     ) -> tuple[Any, Any]:  # fmt: skip
         sizes = counts[0]
-        blocks = [self.data(int(n), dtype) for n in sizes]
-        displs, places, length = self.places(sizes, loose)
-        wanted = np.full(length, FILL).astype(dtype)
-        dst = self.array(wanted, strided) if self.me == root else None
-        for block, at in zip(blocks, places, strict=True):
-            wanted[at : at + len(block)] = block
+        blocks, displs, empty, wanted, _ = self.gathered(sizes, dtype, loose)
+        dst = self.array(empty, strided) if self.me == root else None
         given = sizes if self.me == root else None
         src = self.array(blocks[self.me], strided)
         how(xupc.allav_gather_v, dst, src, given, root, flags=flags, displs=displs, team=self.team)
@@ -108,12 +114,8 @@ class Threads:
         root: int,
     ) -> tuple[Any, Any]:  # fmt: skip
         sizes = counts[0]
-        blocks = [self.data(int(n), dtype) for n in sizes]
-        displs, places, length = self.places(sizes, loose)
-        wanted = np.full(length, FILL).astype(dtype)
-        dst = self.array(wanted, strided)
-        for block, at in zip(blocks, places, strict=True):
-            wanted[at : at + len(block)] = block
+        blocks, displs, empty, wanted, places = self.gathered(sizes, dtype, loose)
+        dst = self.array(empty, strided)
         src: Any = self.array(blocks[self.me], strided)
         if self.rng.random() < 0.4:
             at = places[self.me]
