@@ -10,11 +10,11 @@ the eight, in microseconds per call on thread 0.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from batches import batch
 from mpi4py import MPI
 
 import xupc
@@ -23,17 +23,6 @@ TURNS, KEPT = 8, 2
 PLAIN = MPI.COMM_WORLD
 SIZES = (8, 1024, 16 << 10, 256 << 10, 2 << 20)
 MYSYNC = xupc.IN_MYSYNC | xupc.OUT_MYSYNC
-
-
-def batch(call: Callable[[], Any], count: int) -> float:
-    """Return the microseconds of a call, from a batch of them."""
-    for _ in range(3):
-        call()
-    PLAIN.Barrier()
-    begin = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - begin) / count * 1e6
 
 
 def ways(nbytes: int, dims: list[int]) -> dict[str, Callable[[], Any]]:
@@ -65,7 +54,7 @@ def main() -> None:
         for nbytes in SIZES:
             calls = ways(nbytes, dims)
             count = max(5, min(100, (4 << 20) // nbytes))
-            turns = [[batch(call, count) for call in calls.values()] for _ in range(TURNS)]
+            turns = [[batch(call, count, PLAIN) for call in calls.values()] for _ in range(TURNS)]
             best = [sorted(times)[KEPT] for times in zip(*turns, strict=True)]
             if PLAIN.rank == 0:
                 name = "x".join(map(str, dims))

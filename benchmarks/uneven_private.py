@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from batches import batch
 from mpi4py import MPI
 
 import xupc
@@ -25,17 +25,6 @@ TURNS, KEPT = 8, 2
 COMM = MPI.COMM_WORLD
 SIZES = (8, 64 << 10, 1 << 20)
 Ways = dict[str, Callable[[], Any]]
-
-
-def batch(call: Callable[[], Any], count: int) -> float:
-    """Return the microseconds of a call, from a batch of them."""
-    for _ in range(3):
-        call()
-    COMM.Barrier()
-    begin = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - begin) / count * 1e6
 
 
 def ways(nbytes: int, threads: int, me: int) -> dict[str, Ways]:
@@ -85,7 +74,9 @@ def main() -> None:
         for nbytes in SIZES:
             for method, calls in ways(nbytes, team.size, team.rank).items():
                 count = max(5, min(100, (4 << 20) // nbytes))
-                turns = [[batch(call, count) for call in calls.values()] for _ in range(TURNS)]
+                turns = [
+                    [batch(call, count, COMM) for call in calls.values()] for _ in range(TURNS)
+                ]
                 best = [sorted(times)[KEPT] for times in zip(*turns, strict=True)]
                 ratio = statistics.median(theirs / ours for theirs, ours, *_ in turns)
                 if team.rank:
