@@ -27,7 +27,7 @@ _LONGEST = 500  # characters of a value in a message
 
 
 def show(value: object) -> str:
-    """A value in a message: its repr, shortened, or what it is if it has none.
+    """Return a value in a message: its repr, shortened, or what it is if it has none.
 
     It may be an int of thousands of digits, which Python refuses to print, or an object of the
     user's, whose repr may raise anything.
@@ -42,7 +42,7 @@ def show(value: object) -> str:
 
 
 def said(error: object) -> str:
-    """The text of an error, which may be a user's own and have none to give."""
+    """Return the text of an error, which may be a user's own and have none to give."""
     try:
         return str(error)
     except Exception:
@@ -72,7 +72,7 @@ def death_text(name: str, doing: str = "", why: str = "") -> str:
 
 
 def show_dtype(dtype: object) -> str:
-    """A dtype as it was given, in a message: the same for a text and for what it names."""
+    """Return a dtype as it was given, in a message: the same for a text and for what it names."""
     try:
         return str(dtype)[:_LONGEST]
     except Exception:

@@ -28,6 +28,6 @@ def digest(data: bytes, size: int) -> bytes:
 
 
 def fingerprint(name: str, *values: int | str) -> int:
-    """The fingerprint of a call: its name and its single-valued arguments."""
+    """Return the fingerprint of a call: its name and its single-valued arguments."""
     numbers = tuple(_name(v) if isinstance(v, str) else v for v in values)
     return hash((_name(name), *numbers)) & _MASK

@@ -103,7 +103,7 @@ def algorithm_name(flag: int, label: str) -> str:
 
 
 def flag_names(flags: int) -> str:
-    """``"IN_MYSYNC|PULL"`` for the bits that are set, ``"0"`` for none."""
+    """Return ``"IN_MYSYNC|PULL"`` for the bits that are set, ``"0"`` for none."""
     label = variant_label(flags)
     names = (str(f.name) for f in Flags if flags & f)
     tail = f"{':' if label[:1] != '/' else ''}{label}" if label else ""
@@ -113,7 +113,7 @@ def flag_names(flags: int) -> str:
 
 @lru_cache(maxsize=1024)
 def check_flags(flags: int, call: str) -> int:
-    """The flags with both sync modes filled in; FlagError if they contradict."""
+    """Return the flags with both sync modes filled in; FlagError if they contradict."""
     flags = int(flags)
     if flags & ~ALL_BITS and not variant_label(flags):
         raise FlagError(f"{call}: flags: {flags:#x} has bits that are no xupc flag")
@@ -133,7 +133,7 @@ def check_flags(flags: int, call: str) -> int:
 
 
 def sync_modes(flags: int) -> tuple[str, str]:
-    """``(in, out)`` of complete flags: each ``"no"``, ``"my"`` or ``"all"``."""
+    """Return ``(in, out)`` of complete flags: each ``"no"``, ``"my"`` or ``"all"``."""
     return _mode(flags & IN_MASK, IN_MYSYNC, IN_ALLSYNC), _mode(
         flags & OUT_MASK, OUT_MYSYNC, OUT_ALLSYNC
     )

@@ -186,7 +186,7 @@ def _chunks_across(
 
 
 def _lead(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: int | None) -> None:
-    """A node root's work when it does everything for its node."""
+    """Record the work of a node root that does everything for its node."""
     parent, children = _tree(t, root, star)
     if parent is None:
         source, targets = src.on(root), t.node_ranks()
@@ -199,7 +199,7 @@ def _lead(t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, but: 
 
 
 def _tree(t: Recorder, root: int, shape: Shape) -> tuple[int | None, list[int]]:
-    """My node's parent and children in a tree of nodes with the root's at the top."""
+    """Return my node's parent and children in a tree of nodes with the root's at the top."""
     nodes, first = t.tree.node_count, t.tree.node_of(root)
     parent, children = shape(rotate(t.my_node, first, nodes), nodes)
     back = [(v + first) % nodes for v in children]

@@ -119,7 +119,7 @@ def rounds(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 
 def _copy_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
-    """All that my node's threads have for each other."""
+    """Copy all blocks that the threads of my node have for each other."""
     for run in t.node_ranks():
         for thread in run:
             for to in t.node_ranks():
@@ -128,7 +128,7 @@ def _copy_all(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 
 def _between_nodes(t: Recorder, dst: Operand, src: Operand, nbytes: int, message: int) -> None:
-    """All that my node's threads and others' have for each other."""
+    """Send and receive the blocks between the threads of my node and those of others."""
     mine = t.node_ranks()
 
     def outgoing(node: int) -> Iterator[list[Blocks]]:

@@ -41,7 +41,7 @@ class Turn(NamedTuple):
     size: int
 
     def partners(self, t: Recorder) -> Iterator[tuple[Ranks, int]]:
-        """My partners, in one or two runs, and at which place of the turn each run begins.
+        """Yield my partners, in one or two runs, and at which place of the turn each run begins.
 
         A pair has the same place on both sides.
         """
@@ -52,7 +52,7 @@ class Turn(NamedTuple):
             yield Ranks(0, self.pairs - count), count
 
     def far(self, t: Recorder) -> list[tuple[Ranks, int]]:
-        """Those of my partners' runs in which anybody is off my node."""
+        """Return the runs of my partners that have a thread of another node."""
         found = []
         for run, place in self.partners(t):
             end = run.first + run.count
@@ -64,7 +64,7 @@ class Turn(NamedTuple):
         return found
 
     def near(self, t: Recorder) -> Iterator[tuple[Ranks, int, int]]:
-        """Those of my node but me: a run, its first one's place, the way to the next one's."""
+        """Yield runs of others on my node, the place of the first, the distance to the next."""
         for run, place in self.partners(t):
             for mates in t.node_ranks():
                 for part in _within(mates, run.first, run.first + run.count):
@@ -73,7 +73,7 @@ class Turn(NamedTuple):
 
 
 def _within(run: Ranks, begin: int, end: int) -> tuple[Ranks, ...]:
-    """Those of a run that are in ``range(begin, end)``: a run or nothing."""
+    """Return the ranks of a run that are in ``range(begin, end)``: one run or none."""
     low = max(0, -(-(begin - run.first) // run.step))
     high = min(run.count, -(-(end - run.first) // run.step))
     return (run.cut(low, high - low),) if low < high else ()
@@ -203,7 +203,7 @@ def rounds(t: Recorder, dst: Operand, nbytes: int) -> None:
 
 
 def _swap_all(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """All pairs of my node."""
+    """Swap the blocks of all pairs of my node."""
     for mates in t.node_ranks():
         for thread in mates:
             for run in t.node_ranks():
@@ -213,7 +213,7 @@ def _swap_all(t: Recorder, dst: Operand, nbytes: int) -> None:
 
 
 def _swap_mine(t: Recorder, dst: Operand, nbytes: int, message: int) -> None:
-    """My half of the bytes of each pair on my node, in pieces."""
+    """Swap my half of the bytes of each pair on my node, in pieces."""
     half = nbytes // 2 // 64 * 64
     for begin, end, low, high in ((0, t.me, half, nbytes), (t.me + 1, t.size, 0, half)):
         for mates in t.node_ranks() if low < high else ():
@@ -251,7 +251,7 @@ class Item(NamedTuple):
         return out
 
     def take(self, t: Recorder, dst: Operand, nbytes: int, base: int, thread: int) -> None:
-        """A thread's blocks out of its node root's staging buffer: the message is at `base`."""
+        """Copy a thread's blocks from its node root's staging buffer; the message is at `base`."""
         for low, high, offset, size in self.grids:
             row = high.count * size
             mine, others = (low, high) if self.lower else (high, low)
@@ -265,7 +265,7 @@ class Item(NamedTuple):
 
 
 def _items(t: Recorder, nbytes: int, most: int) -> Iterator[Item]:
-    """All messages of my node, in the order of the turns."""
+    """Yield all messages of my node, in the order of the turns."""
     nodes = t.tree.node_count
     for turn in range(nodes):
         node = (turn - t.my_node) % nodes
@@ -278,7 +278,7 @@ def _items(t: Recorder, nbytes: int, most: int) -> Iterator[Item]:
 
 
 def _lead(t: Recorder, dst: Operand, nbytes: int) -> None:
-    """A node root's work when it does everything for its node."""
+    """Record the work of a node root that does everything for its node."""
     items, base = [], 0
     tickets = []
     for item in _items(t, nbytes, t.tuning["staging_bytes"]):
@@ -316,7 +316,7 @@ class SwapRounds:
         self.arrived, self.taken = t.channel(), t.channel()
 
     def record(self) -> None:
-        """On every thread: blocks of my node change places while messages are under way."""
+        """Record a thread: the blocks of my node change places while messages are in progress."""
         t = self.t
         if t.me == t.node_root:
             self._root()
@@ -332,7 +332,7 @@ class SwapRounds:
             item.take(self.t, self.dst, self.nbytes, base, self.t.me)
 
     def _root(self) -> None:
-        """The messages, my own blocks among them; and what changes places on my node."""
+        """Record the messages, with my own blocks, and the swaps on my node."""
         t, n = self.t, len(self.batches)
         others = t.node_ranks_but(t.me)
         under_way: list[list[int]] = []

@@ -136,7 +136,7 @@ def _lead(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, message: int,
     but: int | None,
 ) -> None:
-    """A node root's work when it does everything for its node."""
+    """Record the work of a node root that does everything for its node."""
     if not t.on_my_node(root):
         _send_all(t, src, t.tree.root_of(root), nbytes, message)
         return
@@ -145,13 +145,13 @@ def _lead(
 
 
 def _send_all(t: Recorder, src: Operand, to: int, nbytes: int, message: int) -> None:
-    """My node's blocks, straight from its threads' heaps."""
+    """Send the blocks of my node directly from the heaps of its threads."""
     for shares in node_messages(t, t.my_node, nbytes, message):
         t.send_blocks(to, [spread(src, share) for share in shares])
 
 
 def _take_all(t: Recorder, dst: Operand, root: int, nbytes: int, message: int) -> None:
-    """Every other node's blocks into place."""
+    """Receive the blocks of every other node in their places."""
     for of, shares in messages_of_others(t, nbytes, message):
         t.recv_blocks(of, [together(dst, root, share, nbytes) for share in shares])
 

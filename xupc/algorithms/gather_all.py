@@ -40,13 +40,13 @@ def pull(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
 
 
 def _copy_mates(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
-    """My node's blocks into my dst."""
+    """Copy the blocks of my node to my dst."""
     for run in t.node_ranks_but(_but(src, t.me)):
         t.copy(blocks_for(dst, t.me, run, nbytes), src.across(run), nbytes, run.count)
 
 
 def _but(src: Operand, thread: int) -> int | None:
-    """The thread itself if its block is in place."""
+    """Return the thread itself if its block is in place."""
     return thread if isinstance(src, InPlace) else None
 
 
@@ -239,7 +239,7 @@ def _messages(t: Recorder, area: Operand, node: int, nbytes: int, home: bool) ->
 
 
 def _lead(t: Recorder, dst: Operand, src: Operand, nbytes: int) -> None:
-    """A node root's work when it does everything for its node."""
+    """Record the work of a node root that does everything for its node."""
     tickets = _all_to_all(t, dst, src, nbytes)
     _copy_mates(t, dst, src, nbytes)
     for ticket in tickets:
@@ -314,7 +314,7 @@ def _doubling(
 def _rounds(
     t: Recorder, dst: Operand, src: Operand, nbytes: int, notify: Notify, words: Words
 ) -> None:
-    """Own blocks to all other node roots, in round k to the one k places on.
+    """Send the node's own blocks to all other node roots, in round k to the one k places on.
 
     Each message has the same place (round, number) at both ends, and waits only for such as have
     earlier ones: so windows cannot lock.
@@ -347,7 +347,7 @@ def _rounds(
 def _ring(
     t: Recorder, dst: Operand, src: Operand, nbytes: int, notify: Notify, words: Words
 ) -> None:
-    """What came last round goes on this round, message by message."""
+    """Forward in each round, message by message, the blocks that came in the last one."""
     nodes = t.tree.node_count
     to = t.tree.node_root((t.my_node + 1) % nodes)
     of = t.tree.node_root((t.my_node - 1) % nodes)
@@ -378,7 +378,7 @@ def _ring(
 
 
 def _arrival_order(t: Recorder) -> list[int]:
-    """The other nodes, nearest behind first: the order of a ring's rounds."""
+    """Return the other nodes, nearest behind first: the order of a ring's rounds."""
     nodes = t.tree.node_count
     return [(t.my_node - k) % nodes for k in range(1, nodes)]
 
@@ -400,11 +400,11 @@ class InPlace(Operand):
     nbytes: int = 0
 
     def on(self, thread: int, offset: int = 0) -> BlockRef:
-        """A thread's block."""
+        """Return a thread's block."""
         return BlockRef(self.index, thread, thread * self.nbytes + offset)
 
     def across(self, ranks: Ranks, offset: int = 0, step: int = 0) -> BlockRef:
-        """The blocks of some threads."""
+        """Return the blocks of some threads."""
         first = ranks.first * self.nbytes + offset
         return BlockRef(self.index, ranks.first, first, ranks.step, ranks.step * self.nbytes + step)
 

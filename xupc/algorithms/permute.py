@@ -28,17 +28,17 @@ Permutation = NDArray[Any]
 
 
 def ends_of(t: Recorder, perm: Permutation) -> tuple[int, int]:
-    """(the thread that my block goes to, the thread whose block comes to me)."""
+    """Return (the thread that my block goes to, the thread whose block comes to me)."""
     return int(perm[t.me]), int(np.flatnonzero(perm == t.me)[0])
 
 
 def near(t: Recorder, threads: Iterable[int]) -> list[int]:
-    """Those on my node."""
+    """Return those of the threads that are on my node."""
     return [thread for thread in threads if t.on_my_node(thread)]
 
 
 def crossing_threads(t: Recorder, perm: Permutation) -> set[int]:
-    """The threads of my node whose block leaves it or comes from another one."""
+    """Return the threads of my node whose block leaves it or comes from another one."""
     node_of, mine = t.tree.node_index, t.tree.members(t.my_node)
     leaves = mine[node_of[perm[mine]] != t.my_node]
     comes = perm[(node_of[perm] == t.my_node) & (node_of != t.my_node)]
@@ -129,7 +129,7 @@ def rounds(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: i
 
 
 def _copy_all(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int) -> None:
-    """All blocks that stay on my node."""
+    """Copy all blocks that stay on my node."""
     for run in t.node_ranks():
         for of in run:
             to = int(perm[of])
@@ -140,7 +140,7 @@ def _copy_all(t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes
 def trade_blocks(
     t: Recorder, dst: Operand, src: Operand, perm: Permutation, nbytes: int, message: int
 ) -> list[int]:
-    """A node root's messages: the blocks that leave its node and those that arrive; the tickets.
+    """Record a node root's messages, of blocks that leave its node or arrive; return the tickets.
 
     In a message the senders ascend.
     """
@@ -157,7 +157,7 @@ def trade_blocks(
 
 
 def _grouped(nodes: NDArray[Any], threads: NDArray[Any]) -> dict[int, list[int]]:
-    """The threads by node, in order."""
+    """Return the threads by node, in order."""
     groups: dict[int, list[int]] = {}
     for node, thread in zip(nodes.tolist(), threads.tolist(), strict=True):
         groups.setdefault(node, []).append(thread)
@@ -167,6 +167,6 @@ def _grouped(nodes: NDArray[Any], threads: NDArray[Any]) -> dict[int, list[int]]
 def _messages(
     area: Operand, threads: Sequence[int], nbytes: int, message: int
 ) -> Iterator[list[Blocks]]:
-    """The blocks of some threads in full messages."""
+    """Yield the blocks of some threads in full messages."""
     for shares in filled([(thread, 1) for thread in threads], nbytes, message):
         yield [Blocks(area.on(thread, offset), size) for thread, _, _, offset, size in shares]

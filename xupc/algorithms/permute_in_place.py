@@ -28,7 +28,7 @@ from .scatter import all_blocks, node_blocks
 
 
 def _pieces(t: Recorder, nbytes: int) -> tuple[list[tuple[int, int]], int]:
-    """The pieces of a block, of which a staging buffer holds two, and how far apart they are."""
+    """Return the pieces of a block, and their distance in a staging buffer, which holds two."""
     piece = min(t.tuning["reduce_chunk"], t.tuning["staging_bytes"] // 2)
     return chunks(nbytes, piece), piece
 
@@ -134,7 +134,7 @@ def rounds(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
 
 
 def _cycles(perm: Permutation, members: Permutation) -> Iterator[list[int]]:
-    """The cycles of some threads that do not leave them, of two threads and more."""
+    """Yield the cycles of some threads that do not leave them, of two threads and more."""
     inside, seen = set(members.tolist()), set()
     for first in members.tolist():
         cycle, thread = [], first
@@ -147,7 +147,7 @@ def _cycles(perm: Permutation, members: Permutation) -> Iterator[list[int]]:
 
 
 def _turn(t: Recorder, dst: Operand, perm: Permutation, begin: int, end: int) -> None:
-    """Bytes ``begin .. end`` of all cycles of my node: the first block goes to each place."""
+    """Turn bytes ``begin .. end`` of all cycles of my node: the first block goes to each place."""
     if begin < end:
         for first, *rest in _cycles(perm, t.tree.members(t.my_node)):
             for thread in rest:
@@ -161,12 +161,12 @@ class _At(Operand):
     offset: int
 
     def on(self, thread: int, offset: int = 0) -> BlockRef:
-        """Its memory on one thread."""
+        """Return its memory on one thread."""
         return BlockRef(self.index, thread, self.offset + offset)
 
 
 def _lead(t: Recorder, dst: Operand, perm: Permutation, nbytes: int) -> None:
-    """A node root's work when it does everything for its node."""
+    """Record the work of a node root that does everything for its node."""
     t.buffer(t.me)
     t.need(*trade_blocks(t, Operand(STAGING), dst, perm, nbytes, t.message(nbytes)))
     source = np.argsort(perm)
@@ -200,7 +200,7 @@ class Crossing:
         self.read, self.arrived, self.taken = t.channel(), t.channel(), t.channel()
 
     def record(self) -> None:
-        """On every thread."""
+        """Record the steps of a thread."""
         t, n = self.t, len(self.parts)
         root = t.me == t.node_root and bool(self.crossing)
         under_way: list[list[int]] = []
@@ -230,7 +230,7 @@ class Crossing:
         return self.t.buffer(thread, k % 2 * self.half)
 
     def _post(self, k: int, done: list[int]) -> list[int]:
-        """The messages of a piece; where they land the piece before the last one has been taken."""
+        """Post the messages of a piece, when its places are free of the piece two before."""
         t = self.t
         if k > 1:
             t.wait(self.taken, _each(self.receivers - {t.me}), k - 1)
@@ -241,7 +241,7 @@ class Crossing:
         return trade_blocks(t, landing, area, self.perm, size, self.message)
 
     def _into_place(self, k: int, here: int | None) -> None:
-        """My piece, when what it overwrites has been read or sent."""
+        """Copy my piece to its place, when what it overwrites has been read or sent."""
         t = self.t
         offset, size = self.parts[k]
         if t.on_my_node(self.to):

@@ -77,11 +77,11 @@ class _Sweep:
         self.levels = levels
 
     def _place(self, i: int, offset: int = 0) -> BlockRef:
-        """One of my own vectors."""
+        """Return one of my own vectors."""
         return Operand(STAGING).on(self.t.me, self.own + i * self.width + offset)
 
     def run(self) -> None:
-        """All batches."""
+        """Record all batches."""
         for j, (row, rows, positions) in enumerate(self.batches):
             if self.up.me < positions:
                 self._batch(j, row, rows, positions)
@@ -90,7 +90,7 @@ class _Sweep:
             edge.end()
 
     def _joined(self, a: BlockRef, b: BlockRef) -> list[FoldOperand]:
-        """The value of two that follow each other along the line."""
+        """Return the value of two that follow each other along the line."""
         if self.r.backward:
             a, b = b, a
         return [FoldOperand(a), FoldOperand(b, joins=1)]
@@ -263,12 +263,12 @@ def values(t: Recorder, r: ScanSpec) -> None:
 
 
 def _runs_before(r: ScanSpec, position: int) -> list[FoldOperand]:
-    """The blocks before a position."""
+    """Return the blocks before a position."""
     return _in_order(r, [_run(r, p) for p in range(position)])
 
 
 def _in_order(r: ScanSpec, leaves: list[FoldOperand]) -> list[FoldOperand]:
-    """Values of the first positions, joined as the sweeps join them."""
+    """Return values of the first positions, joined as the sweeps join them."""
     joins = prefix_joins(len(leaves))
     if r.backward:
         leaves, joins = leaves[::-1], mirrored(joins)
@@ -276,7 +276,7 @@ def _in_order(r: ScanSpec, leaves: list[FoldOperand]) -> list[FoldOperand]:
 
 
 def _at_once(t: Recorder, r: ScanSpec) -> None:
-    """My block's value to all after me; theirs before me; and along my block."""
+    """Fold my block for the threads after me, combine those before me, and scan my block."""
     line = r.line
     there = t.channel()
     position = (t.me - line.first) * line.way % t.size
@@ -347,7 +347,7 @@ def _by_table(t: Recorder, r: ScanSpec) -> None:
 
 # --- the blocks of one row ----------------------------------------------------------------
 def _run(r: ScanSpec, position: int) -> FoldOperand:
-    """A position's block as a leaf."""
+    """Return a position's block as a leaf."""
     line, size = r.line, r.itemsize
     block = line.at(position, 0)
     assert block is not None
@@ -356,7 +356,7 @@ def _run(r: ScanSpec, position: int) -> FoldOperand:
 
 
 def _along(t: Recorder, r: ScanSpec, position: int, before: list[FoldOperand]) -> None:
-    """A position's results, from the values before it on."""
+    """Record the results of a position, which continue the values before it."""
     thread, size = r.line.thread(position), r.itemsize
     block = r.line.at(position, 0)
     assert block is not None

@@ -67,16 +67,16 @@ class Places:
         return self.operand == OP_SCRATCH
 
     def on(self, thread: int, unit: int, offset: int = 0) -> BlockRef:
-        """A unit's place on one thread."""
+        """Return a unit's place on one thread."""
         return BlockRef(self.operand, thread, self.start + unit % self.depth * self.width + offset)
 
     def across(self, ranks: Ranks, unit: int, offset: int = 0) -> BlockRef:
-        """The same place on each of some threads."""
+        """Return the same place on each of some threads."""
         return self.on(ranks.first, unit, offset)._replace(thread_step=ranks.step)
 
 
 def places_of(t: Facts, nbytes: int) -> Places:
-    """Places for units of at most `nbytes`: one in the op_scratch if that is enough.
+    """Return places for units of at most `nbytes`: one in the op_scratch if that is enough.
 
     Else two of them in the staging buffer, as wide as ``staging_chunk`` of the tuning table says.
     """
@@ -87,7 +87,7 @@ def places_of(t: Facts, nbytes: int) -> Places:
 
 
 def runs_of(t: Recorder, but: int = -1) -> list[tuple[int, Ranks]]:
-    """My node's threads in runs, each with the position of its first in the node.
+    """Return my node's threads in runs, each with the position of its first in the node.
 
     `but`: a thread that is left out.
     """
@@ -245,7 +245,7 @@ class TransferSpec:
 
 
 def within(t: Recorder, node: int, first: int, count: int) -> Iterator[Ranks]:
-    """A node's threads at positions ``first .. first + count``."""
+    """Yield a node's threads at positions ``first .. first + count``."""
     at = 0
     for run in t.node_ranks(node):
         begin, end = max(first - at, 0), min(first + count - at, run.count)
@@ -259,7 +259,7 @@ Unit = tuple[int, int, int, int]
 
 
 def units_of(count: int, nbytes: int, width: int) -> list[Unit]:
-    """A row of blocks in units of at most `width` bytes: a part of each of them if possible.
+    """Return a row of blocks in units of at most `width` bytes: a part of each of them if possible.
 
     What fits `width` is one unit: it may be a place that is never waited for.
     """
@@ -272,5 +272,5 @@ def units_of(count: int, nbytes: int, width: int) -> list[Unit]:
 
 
 def cut(nbytes: int, width: int, itemsize: int = 1) -> list[tuple[int, int]]:
-    """(offset, size) of units of at most `width` bytes, of whole elements."""
+    """Return (offset, size) of units of at most `width` bytes, of whole elements."""
     return chunks(nbytes, max(itemsize, width // itemsize * itemsize))

@@ -39,7 +39,7 @@ FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all")
 
 # --- PULL and PUSH -------------------------------------------------------------------------
 def _tree(t: Recorder, r: Reduction, *, push: bool) -> None:
-    """Up a tree of threads, from its top to dst's thread or down to all."""
+    """Reduce up a tree of threads; pass the result from its top to dst's thread, or down to all."""
     width = FanIn.width(t, r.layout.positions, min(t.unit(r.most, r.most), r.most))
     plan = r.tasks(width)
     top = r.layout.first
@@ -118,7 +118,7 @@ def led(t: Recorder, r: Reduction) -> None:
 
 
 def _all_of(t: Recorder, r: Reduction, begin: int, end: int) -> None:
-    """Some of the results from all threads' blocks, to all places where they belong."""
+    """Fold some of the results from all threads' blocks, and write them to all their places."""
     first, *rest = t.node_ranks() if r.to is None else (Ranks(r.to),)
     for b, e, blocks in r.ranges(begin, end):
         offset, nelems = b * r.itemsize, e - b
@@ -134,7 +134,7 @@ def _all_of(t: Recorder, r: Reduction, begin: int, end: int) -> None:
 
 
 def _fold_rows(t: Recorder, r: Reduction, begin: int, nelems: int, total: BlockRef) -> None:
-    """Rows of blocks one after the other, into the first place."""
+    """Fold rows of blocks one after the other, into the first place."""
     last = r.layout.rows - 1
     t.fold(total, r.row_tree(0, begin), nelems)
     for row, rows in ((1, last - 1), (last, 1)):

@@ -136,7 +136,7 @@ class Reduction:
 
     # -- the tasks ----------------------------------------------------------------------
     def tasks(self, most: int) -> list[Task]:
-        """What goes through a tree of threads, of at most so many bytes each."""
+        """Return what goes through a tree of threads, of at most so many bytes each."""
         step = max(1, most // self.itemsize)
         if self.by_row:
             return list(self._row_tasks(step))
@@ -165,7 +165,7 @@ class Reduction:
         yield Task(0, 1, layout.blocks - last * layout.threads, last)
 
     def own(self, t: Recorder, task: Task, position: int, at: BlockRef) -> list[FoldOperand]:
-        """A position's part of a task; `at`: where values of rows may be put first."""
+        """Return a position's part of a task; `at`: where values of rows may be put first."""
         if task.row is None:
             blocks = self.layout.blocks - (self.element_wise and task.begin >= self.short)
             return [self.leaf(position, task.begin, blocks)]
@@ -181,7 +181,7 @@ class Reduction:
         return [FoldOperand(at)]
 
     def pieces(self, begin: int, end: int, most: int) -> list[Piece]:
-        """Some of the results in pieces of at most `most` bytes."""
+        """Return some of the results in pieces of at most `most` bytes."""
         step = max(1, most // self.itemsize)
         return [
             (b, min(b + step, e), blocks)
@@ -191,11 +191,11 @@ class Reduction:
 
 
 def joined(leaves: list[FoldOperand]) -> list[FoldOperand]:
-    """The same value, joined with what lies before it."""
+    """Return the same value, joined with what lies before it."""
     *rest, last = leaves
     return [*rest, last._replace(joins=last.joins + 1)]
 
 
 def tree_of(parts: list[BlockRef]) -> list[FoldOperand]:
-    """Values joined in the one written order."""
+    """Return values as operands of a fold, joined in the written order."""
     return [FoldOperand(p, 1, n) for p, n in zip(parts, tree_joins(len(parts)), strict=True)]

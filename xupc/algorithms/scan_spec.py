@@ -113,7 +113,7 @@ class Line:
         return (self.first + self.way * position) % self.layout.threads
 
     def batches(self, most: int) -> Iterator[tuple[int, int, int]]:
-        """``(row, rows, positions)``: full rows up to `most` at a time, the ends alone."""
+        """Yield ``(row, rows, positions)``: full rows up to `most` at a time, the ends alone."""
         x = self.layout
         yield 0, 1, x.positions
         last = x.rows - 1

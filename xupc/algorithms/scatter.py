@@ -22,7 +22,7 @@ from .registry import algorithm, derive
 
 
 def blocks_for(area: Operand, on: int, ranks: Ranks, nbytes: int) -> BlockRef:
-    """The row of blocks that belong to `ranks` in the area of T blocks on thread `on`."""
+    """Return the row of blocks that belong to `ranks` in the area of T blocks on thread `on`."""
     return area.row(on, ranks.first * nbytes, ranks.step * nbytes)
 
 
@@ -146,7 +146,7 @@ def _lead(
     t: Recorder, dst: Operand, src: Operand, root: int, nbytes: int, message: int,
     but: int | None,
 ) -> None:
-    """A node root's work when it does everything for its node."""
+    """Record the work of a node root that does everything for its node."""
     if not t.on_my_node(root):
         _recv_all(t, dst, t.tree.root_of(root), nbytes, message)
         return
@@ -155,13 +155,13 @@ def _lead(
 
 
 def _recv_all(t: Recorder, dst: Operand, of: int, nbytes: int, message: int) -> None:
-    """My node's blocks, straight into its threads' heaps."""
+    """Receive the blocks of my node directly in the heaps of its threads."""
     for shares in node_messages(t, t.my_node, nbytes, message):
         t.recv_blocks(of, [spread(dst, share) for share in shares])
 
 
 def _send_all(t: Recorder, src: Operand, root: int, nbytes: int, message: int) -> None:
-    """Every other node's blocks."""
+    """Send the blocks of every other node."""
     for to, shares in messages_of_others(t, nbytes, message):
         t.send_blocks(to, [together(src, root, share, nbytes) for share in shares])
 
@@ -175,19 +175,19 @@ class Share(NamedTuple):
 
 
 def spread(operand: Operand, share: Share) -> Blocks:
-    """The share in the threads' own heaps."""
+    """Return the share in the threads' own heaps."""
     ranks, offset, nbytes = share
     return Blocks(operand.across(ranks, offset), nbytes, ranks.count)
 
 
 def together(area: Operand, on: int, share: Share, nbytes: int) -> Blocks:
-    """The share in the area on thread `on`, where all threads have a block of `nbytes`."""
+    """Return the share in the area on thread `on`, where all threads have a block of `nbytes`."""
     ranks, offset, size = share
     return Blocks(blocks_for(area, on, ranks, nbytes) + offset, size, ranks.count)
 
 
 def node_messages(t: Recorder, node: int, nbytes: int, message: int) -> Iterator[list[Share]]:
-    """What is in the messages from or to a node: the order both ends keep."""
+    """Yield what is in the messages from or to a node: the order both ends keep."""
     rows = [(run, run.count) for run in t.node_ranks(node)]
     for shares in filled(rows, nbytes, message):
         yield [
@@ -199,7 +199,7 @@ def node_messages(t: Recorder, node: int, nbytes: int, message: int) -> Iterator
 def messages_of_others(
     t: Recorder, nbytes: int, message: int
 ) -> Iterator[tuple[int, list[Share]]]:
-    """(node root, message) of all other nodes, the nodes in turn: all keep busy."""
+    """Yield (node root, message) of all other nodes, the nodes in turn: all keep busy."""
     nodes = t.tree.node_count
     waiting = [
         (t.tree.node_root(node), node_messages(t, node, nbytes, message))

@@ -280,7 +280,7 @@ class FanOut:
         return self.t.on_my_node(thread % self.t.size)
 
     def piece(self, part: BlockRef, nbytes: int) -> None:
-        """The next piece of dst: at the top it is there, elsewhere it comes."""
+        """Record the next piece of dst: at the top it is complete, elsewhere it arrives."""
         t = self.t
         self.pieces += 1
         mine = part._replace(thread=t.me)
@@ -304,7 +304,7 @@ class FanOut:
                 t.signal_thread(self.there, child, self.pieces)
 
     def end(self) -> None:
-        """Under MYSYNC my dst is my own again when my children have read it."""
+        """Wait under MYSYNC until my children have read my dst."""
         t = self.t
         if self.push or t.sync[1] != "my":
             return

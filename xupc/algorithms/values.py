@@ -56,7 +56,7 @@ _LABELS = ("", "direct", "staged", "rounds")
 
 
 def move_of(t: Recorder, flow: str, root: int, nbytes: int, in_place: bool) -> TransferSpec:
-    """The move of a collective; in place, dst is src too."""
+    """Return the move of a collective; in place, dst is src too."""
     give, take, by_target, by_source = FLOWS[flow]
     src = DST if in_place else SRC
     shift = t.me * nbytes if in_place and by_source and not by_target else 0
@@ -137,7 +137,7 @@ def pull_direct(t: Recorder, m: TransferSpec) -> None:
 def stage_blocks(
     t: Recorder, m: TransferSpec, to: Ranks, offset: int, size: int, place: BlockRef
 ) -> None:
-    """My blocks for some threads, side by side, into a place; not my own one."""
+    """Copy my blocks for some threads, but not for me, side by side to a place."""
     if not m.by_target:
         if m.ranks(t, m.target).without(t.me):
             t.copy(place, m.of(t, Ranks(t.me), offset), size)
@@ -373,7 +373,7 @@ _register(
 
 # --- permute -------------------------------------------------------------------------------
 def _others(t: Recorder, threads: Sequence[int], *, near: bool = False) -> list[int]:
-    """Those that are not me; `near`: on my node."""
+    """Return the threads other than me; `near`: only those on my node."""
     return [x for x in threads if x != t.me and (t.on_my_node(x) or not near)]
 
 

@@ -33,7 +33,7 @@ __all__ = ["read_and_fold"]
 
 # --- PULL and PUSH -------------------------------------------------------------------------------
 def _tree(t: Recorder, r: ReduceSpec, *, push: bool) -> None:
-    """Up a binomial tree of threads to rank 0, then to the root, or down the tree to all."""
+    """Reduce up a binomial tree to rank 0; pass the result to the root, or down to all."""
     places = DEPTH * (2 + max(1, (t.size - 1).bit_length())) + 1 + 2 * DEPTH
     width = min(t.unit(r.nbytes, r.nbytes), t.tuning["staging_bytes"] // places // LINE * LINE)
     width = max(t.line, width)
@@ -76,7 +76,7 @@ class _Down:
             self.above.begin()
 
     def piece(self, j: int, mine: BlockRef, nbytes: int) -> None:
-        """The j-th piece of the result: at the top it is there, elsewhere it comes."""
+        """Record piece j of the result: at the top it is complete, elsewhere it arrives."""
         t = self.t
         if self.above is not None:
             t.copy(mine, self.above.take(j, nbytes), nbytes)
@@ -159,7 +159,7 @@ def read_and_fold(t: Recorder, r: ReduceSpec, *, keeps: bool = False) -> None:
 
 
 def _bring(t: Recorder, r: ReduceSpec, parts: list[BlockRef], offset: int, size: int) -> None:
-    """All bring their values, and who wants the result folds them."""
+    """Copy each thread's value to its place; each receiver of the result folds them."""
     me, short = t.me, parts[0].operand == OP_SCRATCH
     if t.size > 1 and me != r.to:
         t.copy(parts[me], r.src.on(me, offset), size)
@@ -173,7 +173,7 @@ def _bring(t: Recorder, r: ReduceSpec, parts: list[BlockRef], offset: int, size:
 
 
 def _share(t: Recorder, r: ReduceSpec, parts: list[BlockRef], offset: int, size: int) -> None:
-    """Each thread folds a slice of all values, which the others bring; who wants it takes all."""
+    """Fold a slice of all values on each thread; receivers of the result copy all slices."""
     me, n = t.me, size // r.itemsize
     grain = max(1, LINE // r.itemsize)
     ends = [min(n, -(-n // grain) * i // t.size * grain) * r.itemsize for i in range(t.size + 1)]

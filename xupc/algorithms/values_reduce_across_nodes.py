@@ -107,7 +107,7 @@ def passes_chain(call: CallFacts) -> bool:
 
 
 def _spare(t: Facts, r: ReduceSpec) -> int:
-    """Bytes that the parts of a unit for each node may have besides, whole lines: one element."""
+    """Return the spare bytes of a unit, in whole lines: one element for each node's part."""
     return -(-t.tree.node_count * r.itemsize // LINE) * LINE
 
 
@@ -235,7 +235,7 @@ class ByNodes:
         self.joiners = self.homes if flat else every
 
     def record(self) -> None:
-        """On every thread."""
+        """Record the steps of a thread."""
         finish = self._pass_on if self.chained else self._finish
         only = ALL if self.r.to is None else self.r.to
         self.relay.run(len(self.units), self._stage, self._post, self._take, finish, only=only)
@@ -248,7 +248,7 @@ class ByNodes:
         return self.relay.landing.on(self.t.node_root, u, slot * self.stride)
 
     def _mine(self, u: int) -> BlockRef:
-        """My node's value, later the result."""
+        """Return the place of my node's value, which later has the result."""
         return self._place(u, 0)
 
     def _arrived(self, u: int, node: int) -> BlockRef:
@@ -260,7 +260,7 @@ class ByNodes:
         return self._place(u, 1) + before * (end - begin)
 
     def _part(self, u: int, node: int) -> tuple[int, int]:
-        """The bytes of a unit that a node joins."""
+        """Return the bytes of a unit that a node combines."""
         size = self.r.itemsize
         n = self.units[u][1] // size
         if self.flat:
@@ -272,7 +272,7 @@ class ByNodes:
         self.t.copy(self.r.dst.on(self.t.me, offset), self._mine(u), size)
 
     def _others(self, of: set[int]) -> list[int]:
-        """Some nodes without mine, in an order of my own."""
+        """Return some nodes without mine, in an order that differs from node to node."""
         after = ((self.t.my_node + k) % self.n for k in range(1, self.n))
         return [node for node in after if node in of]
 
@@ -280,7 +280,7 @@ class ByNodes:
         return self.t.tree.node_root(node)
 
     def _post(self, u: int) -> list[int]:
-        """My node's value, and the first messages."""
+        """Fold my node's value, and post the first messages."""
         t, size = self.t, self.units[u][1]
         tickets: list[int] = []
         if self.chained:
@@ -332,7 +332,7 @@ class ByNodes:
         return (children[0] + self.home) % self.n if children else None
 
     def _pass_on(self, u: int) -> list[int]:
-        """Down the chain, when what my node waits for is there."""
+        """Pass a unit down the chain when the messages that my node waits for have arrived."""
         t, size = self.t, self.units[u][1]
         assert self.home is not None
         parts = [self._mine(u)]

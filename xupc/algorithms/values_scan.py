@@ -44,7 +44,7 @@ def _chain_width(t: Recorder, r: ReduceSpec) -> int:
 
 
 def _chain(t: Recorder, r: ReduceSpec, reverse: bool, *, push: bool) -> None:
-    """Down a chain of threads, each joining what comes with its own: n bytes over each edge."""
+    """Pass values down a chain of threads, each of which joins its own: n bytes over each edge."""
     way = -1 if reverse else 1
     before, behind = t.me - way, t.me + way
     width = _chain_width(t, r)

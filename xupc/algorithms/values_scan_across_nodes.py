@@ -66,7 +66,7 @@ def doubling_pays(call: CallFacts) -> bool:
 def fold_in_line(
     t: Recorder, dst: BlockRef, parts: list[BlockRef], nelems: int, reverse: bool
 ) -> None:
-    """Values joined one after the other, from the first on, or from the last.
+    """Fold values one after the other, from the first on or from the last.
 
     From the last on, so many at a time as a fold can keep: ``a (b (c d))``.
     """
@@ -200,11 +200,11 @@ class Line:
         return self.nodes - 1 - node if self.reverse else node
 
     def root(self, at: int) -> int:
-        """The root of a node, by where it is in the line."""
+        """Return the root of a node, by where it is in the line."""
         return self.t.tree.node_root(self._turned(at))
 
     def place(self, u: int, k: int) -> BlockRef:
-        """My node root's k-th place of a unit."""
+        """Return my node root's k-th place of a unit."""
         return self.relay.landing.on(self.t.node_root, u, k * self.stride)
 
     def staged(self, u: int, last: int | None = None) -> list[BlockRef]:

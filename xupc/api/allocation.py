@@ -47,7 +47,7 @@ def _nelems(value: Any, call: str) -> int:
 def _layout(
     nelems: Any, dtype: DTypeLike, blocksize: Any, threads: int, call: str
 ) -> tuple[int, np.dtype[Any], int, int]:
-    """(nelems, dtype, blocksize, bytes of the largest part)."""
+    """Return (nelems, dtype, blocksize, bytes of the largest part)."""
     n = _nelems(nelems, call)
     kind = check_dtype(dtype, call)
     block = resolve_blocksize(blocksize, n, threads, call)
@@ -135,7 +135,7 @@ def all_alloc(
 
 
 def _collective_room(team: TeamState, nbytes: int, n: int, dtype: np.dtype[Any], block: int) -> int:
-    """An offset whose pages every thread has taken; HeapError on all of them."""
+    """Return an offset whose pages every thread has taken; HeapError on all of them."""
     job = team.job
     heap = team.heap
     _reap(team)

@@ -142,7 +142,7 @@ def _place(x: Any, first: int) -> tuple[Allocation, int, int]:
 
 
 def flags_text(flags: Any) -> str:
-    """Flags as text, whatever they are."""
+    """Return flags as text, whatever they are."""
     if isinstance(flags, Op):
         return show(flags)
     try:
@@ -152,7 +152,7 @@ def flags_text(flags: Any) -> str:
 
 
 def op_name(op: Any) -> str:
-    """An operation as text."""
+    """Return an operation as text."""
     return op.name if isinstance(op, Op) else show(op)
 
 
@@ -182,7 +182,7 @@ def _code_text(code: Any) -> str:
 
 
 def _constant(x: Any) -> str:
-    """A constant of code; a set's order is another one in every process."""
+    """Return a constant of code; a set's order is another one in every process."""
     if hasattr(x, "co_code"):
         return _code_text(x)
     if isinstance(x, frozenset):

@@ -34,7 +34,7 @@ class Barrier(SharedCall):
         self.__signature__ = signature_of(self._value)
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A barrier that is not in the cache: the first, or one with a value."""
+        """Run a barrier that is not in the cache: the first, or one with a value."""
         value = self._checked_names(self._value, args, kwargs)
         world = current.world()
         world.barrier(value)

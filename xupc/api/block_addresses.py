@@ -55,7 +55,7 @@ class Places(NamedTuple):
     high: Ints
 
     def take(self, which: NDArray[Any]) -> Places:
-        """Some of them, or some of them several times."""
+        """Return some of the places, each once or several times."""
         return Places(*(column[which] for column in self))
 
 
@@ -172,10 +172,10 @@ class Side(Protocol):
         """Return the places of some of the entries."""
 
     def entry(self, k: int) -> str:
-        """The name of an entry."""
+        """Return the name of an entry."""
 
     def texts(self, count: int) -> list[str]:
-        """Every entry's value."""
+        """Return every entry's value."""
 
 
 class Single:
@@ -357,7 +357,7 @@ class Pointers(Entered):
         return Places(thread, addr, low, high)
 
     def _part(self, call: str, k: int, record: np.void) -> tuple[int, int]:
-        """The bounds that an entry's pointer has."""
+        """Return the bounds that an entry's pointer has."""
         try:
             p = to_pointer(record)
         except ValueError as e:
@@ -393,7 +393,7 @@ def _record_text(record: tuple[int, ...]) -> str:
 
 
 def _base(x: Any, call: str, name: str, team: TeamState) -> SharedPointer:
-    """The pointer that dst or src stands for; an array for the start of its part there."""
+    """Return the pointer that dst or src stands for; an array for the start of its part there."""
     try:
         allocation, _, _ = as_address(x)
     except TypeError as e:
@@ -415,7 +415,7 @@ def _base(x: Any, call: str, name: str, team: TeamState) -> SharedPointer:
 
 
 def _near(p: SharedPointer, call: str, name: str) -> SharedPointer:
-    """The pointer, if 64 bits hold where it points to."""
+    """Return the pointer, if 64 bits hold where it points to."""
     if abs(p.addr) >= FARTHEST:
         raise ValueError(f"{call}: {name}: offset {show(p.addr)} is beyond any memory")
     return p

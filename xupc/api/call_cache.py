@@ -211,7 +211,7 @@ class BoundPlan(CachedPlan):  # type: ignore[misc]
         self._started: AsyncCall | None = None
 
     def slow(self) -> Handle | None:
-        """A call that the core does not make by itself."""
+        """Make a call that the core does not make by itself."""
         if self._posted:
             return self.start()
         self._enter(posted=False)

@@ -94,7 +94,7 @@ def smallest_parts(
     argument: str,
     every: bool = True,
 ) -> Sequence[int]:
-    """Threads such that what fits their parts fits those of all the team, and `thread`'s.
+    """Return threads such that what fits their parts fits those of all the team, and `thread`'s.
 
     AffinityError if it is not `every` thread's and has to be.
     """
@@ -157,7 +157,7 @@ def check_blocks(
 def _own_is_shared(
     targets: Sequence[Target], shapes: Sequence[OperandSpec], n: int, root: int
 ) -> bool:
-    """Whether the root's own block is at one address in dst and in src."""
+    """Return whether the root's own block is at one address in dst and in src."""
     places = (
         target.offset + (root * n if shape.blocks == "T" else 0)
         for target, shape in zip(targets, shapes, strict=True)
@@ -238,7 +238,7 @@ class Collective(SharedCall):
         team: Team | None = None,
         algorithm: str | None = None,
     ) -> SharedPlan:
-        """A plan bound to these arguments; collective itself, like the call."""
+        """Return a plan bound to these arguments; collective itself, like the call."""
         full = named_flags(self.__name__, flags, algorithm)
         return self._plan(self._prepare(dst, src, nbytes, full, team=team), dst=dst, src=src)
 
@@ -288,7 +288,7 @@ class Collective(SharedCall):
         return bool(self.spec.root)
 
     def _in_place(self, operands: Sequence[RawOperand], full: int, team: TeamState) -> bool:
-        """Whether a call is one in place; FlagError if it cannot be."""
+        """Return whether a call is one in place; FlagError if it cannot be."""
         (_, dst, _), (_, src, _) = operands
         first = team.threads[0]
         return asks_in_place(self.__name__, dst, src, full, first, rooted=self._rooted)
@@ -354,7 +354,7 @@ class Permute(ListCall, Collective):
         team: Team | None = None,
         algorithm: str | None = None,
     ) -> SharedPlan:
-        """A plan bound to these arguments and to what perm holds now; collective itself."""
+        """Return a plan bound to these arguments and to what perm holds now; collective itself."""
         full = named_flags(self.__name__, flags, algorithm)
         call = self._check(dst, src, perm, nbytes, full, team=team)
         return self._plan(self._frozen(call), dst=dst, src=src)
@@ -433,7 +433,7 @@ class InPlace(Collective):
         team: Team | None = None,
         algorithm: str | None = None,
     ) -> SharedPlan:
-        """A plan bound to these arguments; collective itself, like the call."""
+        """Return a plan bound to these arguments; collective itself, like the call."""
         full = named_flags(self.__name__, flags, algorithm)
         return self._plan(self._prepare(buf, nbytes, full, team=team), buf=buf)
 

@@ -134,11 +134,11 @@ class _Complete:
     done = True
 
     def test(self) -> bool:
-        """It is complete."""
+        """Return True: the call is complete."""
         return True
 
     def wait(self) -> None:
-        """There is nothing to wait for."""
+        """Return at once: the call is complete."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         yield from ()

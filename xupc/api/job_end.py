@@ -116,7 +116,7 @@ def _end_job(job: Job, error: BaseException | None, status: int = 0) -> None:
 
 
 def _status_of(value: BaseException | None) -> int:
-    """The exit status that stands for what ends a program, in 8 bits."""
+    """Return the exit status that stands for what ends a program, in 8 bits."""
     if isinstance(value, SystemExit):
         code = value.code
         if not isinstance(code, int):
@@ -172,7 +172,7 @@ def before_mpi_ends() -> None:
 
 
 def _exit() -> SystemExit:
-    """What the program ends by; without the core an exit status is not known here, and 0."""
+    """Return what the program ends by; without the core an exit status is not known here, and 0."""
     code = None if core is None else core.exit_code()
     return SystemExit(*(code or ()))
 

@@ -184,7 +184,7 @@ def described_machine() -> Machine | None:
 def settings_of(
     heap_size: int | str | None = None, nodes: str | None = None, timeout: float | None = None
 ) -> Settings:
-    """What `init` is to do: its arguments, and the environment where there are none.
+    """Return what `init` is to do: its arguments, and the environment where there are none.
 
     Raises
     ------

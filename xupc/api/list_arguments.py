@@ -28,7 +28,7 @@ LONGEST = 1 << 28  # no list is longer, and longer ones are not copied to find t
 
 
 def _copy(given: Sequence[Any]) -> Sequence[Any]:
-    """A private list as it is now; one that is too long for anything stays what it is."""
+    """Return a private list as it is now; one that is too long for anything stays what it is."""
     try:
         n = len(given)
     except OverflowError:  # a range
@@ -37,7 +37,7 @@ def _copy(given: Sequence[Any]) -> Sequence[Any]:
 
 
 def contents(given: Any) -> Any:
-    """What a private list holds, to be compared: the values, and their types."""
+    """Return what a private list holds, to be compared: the values, and their types."""
     if isinstance(given, np.ndarray):
         if not given.dtype.hasobject:
             return given.tobytes()
@@ -118,7 +118,7 @@ class List:
         return show(self.given)
 
     def sequence(self, call: str, count: int, what: str, expected: str) -> tuple[Any, ...]:
-        """A private list, if it is one and as long as it has to be."""
+        """Return a private list, if it is one and as long as it has to be."""
         if self.error is not None:
             raise self.error
         given = self.given
@@ -183,7 +183,7 @@ class List:
 
 
 def permutation(call: str, values: Sequence[int]) -> Sequence[int]:
-    """The values if each thread is among them once."""
+    """Return the values if each thread is among them once."""
     threads = len(values)
     if sorted(values) == list(range(threads)):
         return values

@@ -251,7 +251,7 @@ class ListCall(SharedCall):
         self._known[key] = CachedListCall(arguments, call, instance, copies, shared)
 
     def _frozen(self, call: ListArgumentCall) -> BoundCall:
-        """Ready to be kept as a plan, bound to what the lists hold now."""
+        """Return the call for a plan, bound to the present contents of the lists."""
         call.team.enter(f"{self.__name__}.plan")
         last = self._prepared(call, frozen=True).last()
         return BoundCall(call, call.allocations, last)
@@ -260,7 +260,7 @@ class ListCall(SharedCall):
     def _prepared(
         self, call: ListArgumentCall, elements: Sequence[NDArray[Any]] = (), *, frozen: bool = False
     ) -> BoundCall:
-        """Ready to be run; private lists are read now.
+        """Return the call, ready to run; it reads private lists now.
 
         `elements`: of the shared ones, if those have been read. `frozen`: for a plan, which will
         not look at them again.

@@ -42,7 +42,7 @@ _PAGE = 1 << 16
 def node_array(
     shape: int | tuple[int, ...], dtype: DTypeLike, *, team: Team | None = None
 ) -> Array:
-    """One zero-filled ndarray per node, shared by its threads; collective.
+    """Return one zero-filled ndarray per node, shared by its threads; collective.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def node_array(
 
 
 def node_broadcast(array: Any, root: int = 0, *, team: Team | None = None) -> Array:
-    """A private array of one thread, delivered once per node; collective.
+    """Deliver a private array of one thread once to each node; collective.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def _nbytes(shape: Shape, dtype: np.dtype[Any], call: str) -> int:
 
 
 def _given(array: Any, call: str) -> tuple[Array, np.dtype[Any]]:
-    """Thread root's array, and the dtype that all will see: of native byte order."""
+    """Return the array of the root, and the dtype that all threads see: of native byte order."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{call}: array: expected an ndarray on thread root, got {show(array)}")
     refuse_masked(array, f"{call}: array")
@@ -182,7 +182,7 @@ def _pickled(array: Array, dtype: np.dtype[Any], call: str) -> bytes:
 def _ndarray(
     memory: memoryview | None, shape: Shape, dtype: np.dtype[Any], *, read_only: bool = False
 ) -> Array:
-    """An array that alone keeps the mapping; of an empty one there is none."""
+    """Return an array that alone keeps the mapping; of an empty one there is none."""
     if memory is None:
         empty = np.zeros(shape, dtype)
         empty.flags.writeable = not read_only
@@ -365,7 +365,7 @@ class SetupMessages:
 
 # --- between nodes -----------------------------------------------------------------------------
 def _between_nodes(words: SetupMessages, segment: Segment, root: int) -> None:
-    """The bytes of the root's node to one thread of each other node.
+    """Send the bytes of the root's node to one thread of each other node.
 
     Large ones go in chunks, of which each link carries one at the same time.
     """

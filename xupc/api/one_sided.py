@@ -163,7 +163,7 @@ class _Call:
 
     # -- moves -----------------------------------------------------------------------------
     def copy(self, of: Place, to: Sequence[Place]) -> None:
-        """A block from one place to others."""
+        """Copy a block from one place to others."""
         n = self.nbytes
         source = self._view(of, n)
         if source is not None:
@@ -182,11 +182,11 @@ class _Call:
             self._get((of[0], of[1] + offset), data, hand_on)
 
     def _view(self, place: Place, nbytes: int) -> Bytes | None:
-        """Bytes that load and store reach, else None."""
+        """Return bytes that load and store reach, else None."""
         return self.job.heap_at(place[1]).view(*place, nbytes)
 
     def _hand_on(self, data: Bytes, to: Sequence[Place]) -> None:
-        """A piece has come from far away: put it where it belongs, without any waiting."""
+        """Copy a piece that has come from another node to its places, without a wait."""
         for place in to:
             view = self._view(place, data.size)
             if view is not None:
@@ -195,7 +195,7 @@ class _Call:
                 self._put(place, data)
 
     def read(self, of: Place, out: Bytes) -> None:
-        """Bytes into memory that I reach; they are there when I have finished."""
+        """Read bytes into memory that this thread can access; complete after `finish`."""
         view = self._view(of, out.size)
         if view is not None:
             out[...] = view
@@ -204,7 +204,7 @@ class _Call:
             self._get((of[0], of[1] + offset), out[offset : offset + size])
 
     def write(self, to: Place, data: Bytes) -> None:
-        """Bytes that I reach to anywhere; they are there when I have finished."""
+        """Write bytes that this thread can access to any place; complete after `finish`."""
         view = self._view(to, data.size)
         if view is not None:
             view[...] = data
@@ -215,7 +215,7 @@ class _Call:
             self._put((to[0], to[1] + offset), data[offset : offset + size])
 
     def finish(self) -> None:
-        """Until nothing is under way."""
+        """Wait until no access is in progress."""
         self._wait(None, 1)
 
     # -- accesses to other nodes' memory -----------------------------------------------------
@@ -254,7 +254,7 @@ class _Call:
         remote.window.track(request, finished)
 
     def _wait(self, thread: int | None, fewer: int) -> None:
-        """Until fewer accesses than that are under way."""
+        """Wait until fewer accesses than that are in progress."""
         if self._open >= fewer:
             threads = () if thread is None else (thread,)
             self.job.engine.wait_for(

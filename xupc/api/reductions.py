@@ -201,7 +201,7 @@ class Computation(Reducing):
     def _asks_in_place(
         self, dst: Any, src: Any, blk_size: Any, full: int, team: TeamState
     ) -> bool:
-        """Whether the call is one in place; FlagError if it cannot be."""
+        """Return whether the call is one in place; FlagError if it cannot be."""
         call = self.__name__
         if not (self.spec.scans or (self.spec.folds_to_all and self.spec.elementwise)):
             if full & IN_PLACE:

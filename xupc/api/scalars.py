@@ -53,7 +53,7 @@ class Scalars:
         self.calls: dict[str, ArrayCall] = {}
 
     def array_call(self, kind: str) -> ArrayCall:
-        """The collective on arrays for one type."""
+        """Return the collective on arrays for one type."""
         call = self.calls.get(kind)
         if call is None:
             make = Permute if self.spec.permutes else ArrayCall

@@ -142,7 +142,7 @@ class Team:
         return team
 
     def rank_of(self, thread: int) -> int | None:
-        """The rank of a thread, None if it is not in the team."""
+        """Return the rank of a thread, None if it is not in the team."""
         return self.state.rank_of(thread)
 
     def split(self, color: int | None, key: int = 0) -> Team | None:
@@ -244,7 +244,7 @@ def state_of(team: Any) -> TeamState | None:
 
 
 def resolve(team: Any, call: str) -> tuple[TeamState, Exception | None]:
-    """The team that a call is on, None meaning all threads, and what is wrong with it."""
+    """Return the team that a call is on, None meaning all threads, and what is wrong with it."""
     world = current.world()
     if team is None:
         return world, None

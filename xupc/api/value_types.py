@@ -27,7 +27,7 @@ ENVELOPE = 512  # bytes: a pointer pickles to some 250
 
 
 def kind_of(value: Any, call: str) -> tuple[str, np.dtype[Any]]:
-    """The name of a value's type, and how it travels."""
+    """Return the name of a value's type, and how it travels."""
     dtype = _PYTHON.get(type(value))
     if dtype is not None:
         return type(value).__name__, dtype
@@ -45,7 +45,7 @@ def kind_of(value: Any, call: str) -> tuple[str, np.dtype[Any]]:
 
 
 def packed(values: Sequence[Any], kind: str, dtype: np.dtype[Any], call: str) -> Array:
-    """Values of one type as an array."""
+    """Return values of one type as an array."""
     if kind != _POINTER:
         try:
             return np.array(values, dtype).reshape(-1)
@@ -84,7 +84,7 @@ def header(kind: str, dtype: np.dtype[Any]) -> bytes:
 
 
 def of_header(data: bytes) -> tuple[str, np.dtype[Any]]:
-    """The other end of `header`, of more bytes."""
+    """Return the other end of `header`, of more bytes."""
     if data[:1] == pickle.PROTO:
         dtype = pickle.loads(data)
         return f"numpy {dtype}", dtype

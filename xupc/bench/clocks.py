@@ -63,7 +63,7 @@ def compare(comm: Any, machines: list[int]) -> Offset:
 
 
 def _along_tree(comm: Any, roots: list[int], number: int) -> tuple[float, float]:
-    """(offset, uncertainty) against the first machine; those that know theirs send it on."""
+    """Return (offset, uncertainty) against the first machine; those that know theirs send it on."""
     offset = uncertainty = 0.0
     step = 1
     while step < len(roots):
@@ -100,7 +100,7 @@ def _ask(comm: Any, other: int) -> tuple[float, float]:
 
 
 def interpolated(before: Offset, after: Offset, at: np.ndarray[Any, Any]) -> Any:
-    """Times by my clock as the first thread's clock has them."""
+    """Return times by my clock as the first thread's clock has them."""
     span = max(1, after.at - before.at)
     share = (at - before.at) / span
     return at + np.rint(before.ns + share * (after.ns - before.ns)).astype(np.int64)

@@ -45,7 +45,7 @@ class Collector:
         self._uncertainty = 0.0
 
     def take(self, line: dict[str, Any]) -> None:
-        """The next line of a launch."""
+        """Take the next line of a launch."""
         if "about" in line:
             self._head = line
             self.error = ""
@@ -63,7 +63,7 @@ class Collector:
             launch.others = line.get("others")
 
     def _begin(self, line: dict[str, Any]) -> None:
-        """A launch begins: every candidate gets a list for its repetitions."""
+        """Begin a launch: every candidate gets a list for its repetitions."""
         if self.job is None:
             self.job = Job(
                 line["threads"], line["nodes"], self._head["hosts"], self._head["about"],
@@ -117,20 +117,20 @@ class Collector:
         return any(candidate.measured for cell in cells for candidate in cell.candidates)
 
     def widths(self) -> tuple[float, ...]:
-        """How uncertain every cell is: its widest interval as a share of the median."""
+        """Return how uncertain every cell is: its widest interval as a share of the median."""
         if self.job is None or len(self.job.launches) < 2:
             return ()
         return tuple(_width(cell) for cell in self.job.cells)
 
 
 def _cell(line: dict[str, Any]) -> Cell:
-    """One, as a launch describes it."""
+    """Return the cell that a launch describes."""
     candidates = [Candidate(**candidate) for candidate in line["candidates"]]
     return Cell(**{**line, "candidates": candidates})
 
 
 def _what(cell: Cell) -> tuple[Any, ...]:
-    """All that is measured in it."""
+    """Return all that is measured in a cell."""
     return cell.key, cell.moved, [(c.name, c.kind, c.call) for c in cell.candidates]
 
 
@@ -145,7 +145,7 @@ def _width(cell: Cell) -> float:
 
 
 def lines_of(path: Path, start: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
-    """(line, where the next one begins) of a file that may still be written to."""
+    """Yield (line, where the next one begins) of a file that may still be written to."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         file.seek(start)
         for text in file:
@@ -156,7 +156,7 @@ def lines_of(path: Path, start: int = 0) -> Iterator[tuple[dict[str, Any], int]]
 
 
 def wrong_results(result: Result, kinds: Sequence[str]) -> Iterator[str]:
-    """Calls of some kinds that gave wrong results, in words."""
+    """Yield calls of some kinds that gave wrong results, in words."""
     for job in result.jobs:
         for cell in job.cells:
             for candidate in cell.candidates:

@@ -84,7 +84,7 @@ def measure(
 
 
 def _alike(result: Result, shape: Shape) -> Job | None:
-    """The job of a result with this shape, if it has one."""
+    """Return the job of a result with this shape, if it has one."""
     of = [list(threads) for threads in shape.placed]
     return next((job for job in result.jobs if job.nodes == of), None)
 
@@ -252,7 +252,7 @@ class _Run:
         return [s.threads if fixed else 1 for s in self.plan.shapes] * self.launches
 
     def far(self, share: float) -> float:
-        """The share of everything that is done, with so much of the launch under way."""
+        """Return the share of everything that is done, with so much of the launch under way."""
         weights = self.weights
         done = sum(weights[: self.done]) + share * weights[min(self.done, len(weights) - 1)]
         return done / sum(weights)
@@ -307,7 +307,7 @@ class _Run:
         return None
 
     def launch(self, number: int, shape: Shape, collector: Collector, lines: Path) -> None:
-        """One job; what it wrote is in the collector afterwards."""
+        """Run one job; its output is in the collector afterwards."""
         plan, share = self.plan, self.share
         before = 0 if collector.job is None else len(collector.job.launches)
         settings = self.settings.but(

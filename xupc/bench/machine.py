@@ -52,7 +52,7 @@ COPY_SECONDS = 0.2  # for all copies, after the least
 
 
 def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
-    """The bounds of this job, on every thread; collective, takes about a second.
+    """Measure the bounds of this job, on every thread; collective, takes about a second.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ SECONDS = 0.3  # for either, on a slow wire; at least one batch of pings and one
 
 
 def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, Any]:
-    """Latency and rate between the first two node roots; collective, of several nodes.
+    """Measure latency and rate between the first two node roots; collective, of several nodes.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, Any]:
 def repeated(
     link: tuple[MPI.Intracomm, int, bool], most: int, part: Callable[[], list[int]]
 ) -> list[int]:
-    """What a measurement gives when it is repeated while the leading thread has time."""
+    """Return what a measurement gives when it is repeated while the leading thread has time."""
     comm, peer, leads = link
     deadline = time.monotonic() + SECONDS
     times = part()
@@ -72,7 +72,7 @@ def repeated(
 
 
 def ping_pong(comm: MPI.Intracomm, peer: int, leads: bool) -> list[int]:
-    """Half round trips of 8 bytes, in ns."""
+    """Return the times of half round trips of 8 bytes, in ns."""
     buffer = bytearray(8)
     message: Any = [buffer, 8, MPI.BYTE]
     times = []

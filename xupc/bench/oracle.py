@@ -107,12 +107,12 @@ class Work:
         return np.resize(np.roll(period, -start), self.count)
 
     def contributed(self, salt: int) -> NDArray[Any]:
-        """What I contribute; empty if that is nothing."""
+        """Return what I contribute; empty if that is nothing."""
         blocks = [self.block(self.me, k, salt) for k in range(self.given)]
         return np.concatenate([np.empty(0, self.dtype), *blocks])
 
     def expected(self, salt: int) -> Iterator[NDArray[Any]]:
-        """What I must find, piece by piece."""
+        """Yield what I must find, piece by piece."""
         if not self.found:
             return
         me, threads, root = self.me, self.threads, self.root
@@ -139,13 +139,13 @@ class Work:
                 yield self._folded(joined)[None] if whole else joined
 
     def _joined(self, threads: range, salt: int, number: int = 0) -> NDArray[Any]:
-        """Blocks of some threads, element by element."""
+        """Return blocks of some threads, element by element."""
         function = OPS[self.op]
         blocks = (self.block(t, number, salt) for t in threads)
         return functools.reduce(lambda a, b: function(a, b).astype(self.dtype), blocks)
 
     def _folded(self, numbers: NDArray[Any]) -> Any:
-        """All elements together."""
+        """Return all elements together."""
         return np.asarray(_ufunc_reduce(OPS[self.op], numbers)).astype(self.dtype)[()]
 
     @property
@@ -203,7 +203,7 @@ def _ufunc_reduce(function: Any, numbers: NDArray[Any]) -> Any:
 
 @functools.cache
 def _numbers(dtype: np.dtype[Any], op: str) -> NDArray[Any]:
-    """A period of numbers with which an operation is exact."""
+    """Return a period of numbers with which an operation is exact."""
     n = np.arange(_PERIOD)
     found: NDArray[Any]
     if op == "MULT":

@@ -94,7 +94,7 @@ def _interval(launches: int) -> str:
 
 
 def _groups(job: Job) -> Iterator[tuple[str, list[Cell]]]:
-    """Cells that differ in size only."""
+    """Yield cells that differ in size only."""
     groups: dict[str, list[Cell]] = {}
     for cell in job.cells:
         groups.setdefault(cell.title, []).append(cell)
@@ -187,7 +187,7 @@ def _extent(candidate: Candidate) -> tuple[int, float, float, float]:
 
 
 def comparison(cell: Cell, candidate: Candidate, peer: str = "mpi4py") -> stats.Ratio | None:
-    """How many times longer the peer takes; None of the peer itself, or without one."""
+    """Return how many times longer the peer takes; None of the peer itself, or without one."""
     other = cell.candidate(peer)
     if other is None or other is candidate:
         return None
@@ -203,7 +203,7 @@ _CSV = (
 
 
 def table_csv(result: Result) -> str:
-    """A line for each candidate of each cell."""
+    """Return a line for each candidate of each cell."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV)

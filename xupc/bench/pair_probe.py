@@ -188,7 +188,7 @@ def round_trips(t: Recorder, count: int) -> None:
 
 
 def round_trip_plan(me: int, count: int) -> tuple[Plan, Tree]:
-    """The plan of one of the two threads, without barriers, and their tree."""
+    """Return the plan of one of the two threads, without barriers, and their tree."""
     tree = Tree(np.zeros(2, np.int32))
     return trace(round_trips, "pull", "line", me, tree, ("no", "no"), {}, (count,)), tree
 
@@ -196,7 +196,7 @@ def round_trip_plan(me: int, count: int) -> tuple[Plan, Tree]:
 def bounce(
     area: NDArray[np.uint8], me: int, *, spins: int = SPINS, yields: int = 0
 ) -> float | None:
-    """The median over samples of half a round trip, in ns; None if the other one never came.
+    """Return the median over samples of half a round trip, in ns; None if the other one never came.
 
     `spins`, `yields`: looks at a line, and yields of the core after them, before a wait ends.
     """

@@ -208,7 +208,7 @@ def flags_of(algorithm: str, sync: str) -> int:
 
 
 def root_of(settings: Settings, threads: int) -> tuple[int, ...]:
-    """The root, or all that it is in turn."""
+    """Return the root, or all that it is in turn."""
     if settings.root == "rotate":
         return tuple(range(threads))
     root = threads - 1 if settings.root == "last" else int(settings.root)
@@ -218,7 +218,7 @@ def root_of(settings: Settings, threads: int) -> tuple[int, ...]:
 
 
 def sizes_between(low: int, high: int) -> tuple[int, ...]:
-    """`low`, and on by doubling to `high` at most, as OSU's benchmarks do."""
+    """Return `low`, and on by doubling to `high` at most, as OSU's benchmarks do."""
     if not 1 <= low <= high:
         raise ValueError(f"sizes from {low} to {high}: expected at least 1, in ascending order")
     found = [low]

@@ -67,12 +67,12 @@ class Ratio:
 
 
 def median(launches: Launches) -> Estimate:
-    """The median over launches of the medians over their repetitions."""
+    """Return the median over launches of the medians over their repetitions."""
     return Estimate(*_estimated([float(np.median(_times(ns))) for ns in launches if len(ns)]))
 
 
 def width(times: Sequence[int]) -> float:
-    """How uncertain a median is, as a share of it: its 95% interval by ranks."""
+    """Return how uncertain a median is, as a share of it: its 95% interval by ranks."""
     ordered, n = sorted(times), len(times)
     if n < 6:
         return 1.0
@@ -82,7 +82,7 @@ def width(times: Sequence[int]) -> float:
 
 
 def ratio(above: Launches, below: Launches, error: float = ERROR) -> Ratio | None:
-    """The ratio of two candidates; None if there is no launch in which both were measured.
+    """Return the ratio of two candidates; None if there is no launch in which both were measured.
 
     Where several are looked at together, `error` is divided by their number (Bonferroni).
     """
@@ -91,7 +91,7 @@ def ratio(above: Launches, below: Launches, error: float = ERROR) -> Ratio | Non
 
 
 def _estimated(values: Sequence[float], error: float = ERROR) -> tuple[float, float, float]:
-    """The median of one number per launch, and the ends of its interval."""
+    """Return the median of one number per launch, and the ends of its interval."""
     middle = float(np.median(values))
     if len(values) < LEAST:
         return middle, math.nan, math.nan
@@ -106,7 +106,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(120)
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """How likely Student's distribution is above `t`, not negative.
+    """Return how likely Student's distribution is above `t`, not negative.
 
     With t = sqrt(freedom) tan(a) its density is that of a power of cos(a).
     """
@@ -124,7 +124,7 @@ def student_reach(error: float, freedom: float) -> float:
 
 
 def solve(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rising function is 0, by bisection."""
+    """Return where a rising function is 0, by bisection."""
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if rising(middle) > 0 else (middle, high)
@@ -132,7 +132,7 @@ def solve(rising: Callable[[float], float], low: float, high: float) -> float:
 
 
 def together(above: Launches, below: Launches) -> tuple[Launches, Launches]:
-    """Only the launches in which both were measured."""
+    """Return only the launches in which both were measured."""
     pairs = [(a, b) for a, b in zip(above, below, strict=False) if len(a) and len(b)]
     return [_times(a) for a, _ in pairs], [_times(b) for _, b in pairs]
 
@@ -143,7 +143,7 @@ def _times(ns: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def per_launch(above: Launches, below: Launches) -> list[float]:
-    """The ratio of medians in each launch."""
+    """Return the ratio of medians in each launch."""
     return [float(np.median(a) / np.median(b)) for a, b in zip(above, below, strict=True)]
 
 

@@ -79,7 +79,7 @@ SUITES = {
 
 
 def mtu_table(result: Result) -> str:
-    """Minimum and mean of the runs' maxima, as the testbed printed them, in µs."""
+    """Return minimum and mean of the runs' maxima, as the testbed printed them, in µs."""
     names = [f"{name} {form}" for form in ("standard", "extended") for name in ("PUSH", "PULL")]
     rows = [["# collective", "elements", "threads", *names]]
     for (work, elements), found in _mtu_rows(result).items():
@@ -119,7 +119,7 @@ def _extended(job: Job, cell: Cell) -> Cell | None:
 
 
 def _figures(candidate: Candidate | None, job: Job) -> tuple[float, float] | None:
-    """(minimum, mean); None where nothing was measured."""
+    """Return (minimum, mean); None where nothing was measured."""
     if candidate is None or not candidate.measured:
         return None
     every, timer = candidate.summaries(), float(job.about.get("timer ns", 0.0))
@@ -129,7 +129,7 @@ def _figures(candidate: Candidate | None, job: Job) -> tuple[float, float] | Non
 
 
 def bandwidth_table(result: Result) -> str:
-    """Bandwidth against size, a block of lines for each figure and placement."""
+    """Return bandwidth against size, a block of lines for each figure and placement."""
     lines = ["# MB/s: bytes that a call delivers to all threads together / its median time"]
     for job in result.jobs:
         for name in dict.fromkeys(cell.collective for cell in job.cells):

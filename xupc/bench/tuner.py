@@ -93,7 +93,7 @@ class Tuned:
 
 
 def place_of(job: Job) -> Place:
-    """Where a job ran, as rules ask for it.
+    """Return where a job ran, as rules ask for it.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def tuned(
     table: Table | None = None,
     earlier: Callable[[Place], Sequence[Rule]] = lambda place: (),
 ) -> list[Tuned]:
-    """The rules that follow from a result, for each place that it measured.
+    """Return the rules that follow from a result, for each place that it measured.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def _of_algorithm(cell: Cell, name: str) -> Candidate | None:
 
 
 def _cheapest(costs: Sequence[Mapping[Choice, float]]) -> list[Choice]:
-    """One choice for each size, such that costs and changes from size to size are least."""
+    """Return one choice for each size, such that costs and changes from size to size are least."""
     paths: dict[Choice, tuple[float, list[Choice]]] = {None: (0.0, [])}
     for number, here in enumerate(costs):
         price = math.log(GAIN) if number else 0.0
@@ -321,7 +321,7 @@ def _ranges(
 
 
 def _parts(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """(least, most): each size with half of the steps to its neighbours."""
+    """Return (least, most): each size with half of the steps to its neighbours."""
     if not sizes:
         return []
     first, last = sizes[0], sizes[-1]

@@ -68,7 +68,7 @@ class TuningFile:
         return table.hosts.get(host, {})
 
     def rules(self, place: Place) -> Sequence[Rule]:
-        """The tuner's rules for a place."""
+        """Return the tuner's rules for a place."""
         bodies = [body for label, body in _SECTION.findall(self.text) if label == label_of(place)]
         return parse("\n".join(["version = 1", *bodies]), str(self.path), built_in()).rules
 
@@ -122,6 +122,6 @@ def _comments(remarks: Sequence[str]) -> list[str]:
 
 
 def label_of(place: Place) -> str:
-    """A place in words, as the head of its section."""
+    """Return a place in words, as the head of its section."""
     crowded = ", oversubscribed" if place.oversubscribed else ""
     return f"{place.shape}, {place.family}, {place.transport}{crowded}"

@@ -285,7 +285,7 @@ def _plan(
 
 
 def _earlier(given: dict[str, Any]) -> Result | None:
-    """The result to which launches are added, if there is one."""
+    """Return the result to which launches are added, if there is one."""
     if not given["append"]:
         return None
     if given["json_file"] is None:

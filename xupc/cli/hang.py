@@ -71,7 +71,7 @@ class Job:
 
 
 def jobs() -> list[Job]:
-    """The jobs that have threads on this machine and that this user may ask."""
+    """Return the jobs that have threads on this machine and that this user may ask."""
     found: dict[int, Job] = {}
     for machine in _segments():
         with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
@@ -86,7 +86,7 @@ def jobs() -> list[Job]:
 
 
 def _segments() -> list[Machine]:
-    """Control segments of living processes."""
+    """Return control segments of living processes."""
     found: dict[tuple[int, int], Machine] = {}
     for pid, path, status in _open_files():
         key = status.st_dev, status.st_ino
@@ -101,7 +101,7 @@ def _segments() -> list[Machine]:
 
 
 def _open_files() -> Iterator[tuple[int, str, os.stat_result]]:
-    """Nameless files that are open anywhere: (pid, path, status)."""
+    """Yield nameless files that are open anywhere: (pid, path, status)."""
     for process in _PROC.iterdir():
         if not process.name.isdigit():
             continue
@@ -138,7 +138,7 @@ def _program_of(pid: int) -> str:
 
 
 def choose(found: Sequence[Job], wanted: str) -> list[Job]:
-    """The jobs that a process id, or a tag or the beginning of one, stands for."""
+    """Return the jobs that a process id, or a tag or the beginning of one, stands for."""
     alike = [job for job in found if job.tag == wanted]
     if not alike and wanted.isdecimal():
         pid = int(wanted)
@@ -161,7 +161,7 @@ def report_of(tag: str) -> str:
 
 
 def _ancestors(pid: int) -> list[int]:
-    """A process's parent, its parent, and so on."""
+    """Return a process's parent, its parent, and so on."""
     with contextlib.suppress(*_UNKNOWN):
         return [parent.pid for parent in psutil.Process(pid).parents()]
     return []

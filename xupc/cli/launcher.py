@@ -389,7 +389,7 @@ class _Job:
     began: float = field(default_factory=time.monotonic)
 
     def is_over(self, control: JobControl, failed_since: float) -> bool:
-        """Whether its time is up: ours, or after a signal or failure."""
+        """Return whether its time is up: ours, or after a signal or failure."""
         now = time.monotonic()
         ran = now - self.began - control.stopped
         return (

@@ -30,7 +30,7 @@ OSU_TYPES = {"mpi_char": "int8", "mpi_int": "int32", "mpi_float": "float32"}
 
 
 def sizes(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | None:
-    """``MIN:MAX`` or ``MAX``, powers of two; or a list with commas."""
+    """Parse ``MIN:MAX`` or ``MAX``, powers of two; or a list with commas."""
     if value is None:
         return None
     try:
@@ -45,7 +45,7 @@ def sizes(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | N
 
 
 def numbers(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | None:
-    """Like ``2,4,8``."""
+    """Parse numbers like ``2,4,8``."""
     if value is None:
         return None
     words = value.split(",")
@@ -55,7 +55,7 @@ def numbers(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] |
 
 
 def seconds(_context: Any, _option: Any, value: str | None) -> float | None:
-    """Like ``90``, ``10m`` or ``1h30m``."""
+    """Parse a time like ``90``, ``10m`` or ``1h30m``, in seconds."""
     if value is None:
         return None
     found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", value.strip())
@@ -67,7 +67,7 @@ def seconds(_context: Any, _option: Any, value: str | None) -> float | None:
 
 
 def chosen(names: Sequence[str]) -> Callable[..., Any]:
-    """A list with commas of some of these names."""
+    """Parse a list with commas of some of these names."""
 
     def check(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
         if value is None:
@@ -83,7 +83,7 @@ def chosen(names: Sequence[str]) -> Callable[..., Any]:
 
 
 def algorithms(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
-    """Like ``auto,MULTICORE,multicore:ring``."""
+    """Parse algorithms like ``auto,MULTICORE,multicore:ring``."""
     if value is None:
         return None
     try:
@@ -93,7 +93,7 @@ def algorithms(_context: Any, _option: Any, value: str | None) -> tuple[str, ...
 
 
 def syncs(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
-    """Like ``allsync,mysync`` or ``nosync/allsync``: before and after."""
+    """Parse sync modes like ``allsync,mysync`` or ``nosync/allsync``: before and after."""
     if value is None:
         return None
     words = value.lower().split(",")
@@ -169,7 +169,7 @@ def _summary(name: str) -> str:
 
 
 def placements(command: Any) -> Any:
-    """The options that say which jobs are launched: threads and nodes."""
+    """Add the options of the jobs to launch: threads and nodes."""
     threads = click.option(
         "-n", "-np", "threads", callback=numbers, metavar="N[,N...]",
         help="Threads, one job each; by default as many as the nodes hold, or the available cores.",
@@ -182,7 +182,7 @@ def placements(command: Any) -> Any:
 
 
 def shapes(threads: Sequence[int] | None, nodes: Sequence[str]) -> tuple[Shape, ...]:
-    """Every number of threads on every split of the machine; UsageError if one cannot be."""
+    """Return every number of threads on every split of the machine; UsageError if one cannot be."""
     specs: Sequence[str | None] = nodes or (None,)
     if threads is None:
         usual = [threads_of_nodes(spec or "") or host.available_cores() for spec in specs]

@@ -52,7 +52,7 @@ class Progress:
 
 
 def _words(seconds: float) -> str:
-    """Like ``45 s``, ``12 min`` or ``2 h 05 min``."""
+    """Return a time like ``45 s``, ``12 min`` or ``2 h 05 min``."""
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"

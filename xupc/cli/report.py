@@ -190,13 +190,13 @@ def _parsed(choice: str | None, results: Sequence[Result]) -> Choice | None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """What results are called: their files' names, or whole paths if some are the same."""
+    """Return what results are called: their files' names, or whole paths if some are the same."""
     names = [path.name for path in paths]
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
 def _title(results: Sequence[Result]) -> str:
-    """What was measured, and on what."""
+    """Return what was measured, and on what."""
     jobs = [job for result in results for job in result.jobs]
     calls = list(dict.fromkeys(cell.collective for job in jobs for cell in job.cells))
     shapes = list(dict.fromkeys(job.shape for job in jobs))

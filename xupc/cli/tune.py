@@ -327,7 +327,7 @@ def _save(file: TuningFile) -> None:
 
 
 def joined(paths: Sequence[Path]) -> Result:
-    """Results of `xupc bench` as one; ValueError names a file that is none."""
+    """Return results of `xupc bench` as one; ValueError names a file that is none."""
     first, *rest = [Result.load(path) for path in paths]
     for other in rest:
         first.jobs += other.jobs

@@ -78,7 +78,7 @@ class StackResponder:
 
     # -- the signal ----------------------------------------------------------------------
     def _listen(self) -> bool:
-        """SIGUSR2 asks, unless the program has a use for it."""
+        """Handle SIGUSR2 unless the program has a handler; return True if it is handled."""
         if self._native:
             return bool(core.listen(SIGNAL, self.control.wanted_address))
         with contextlib.suppress(ValueError):  # not in the main thread
@@ -91,7 +91,7 @@ class StackResponder:
         self.control.want()
 
     def close(self) -> None:
-        """The signal is as it was."""
+        """Restore the default handler of the signal, if this object has replaced it."""
         if self._native and self._listens:
             core.leave(SIGNAL)
         with contextlib.suppress(ValueError):

@@ -282,7 +282,7 @@ class Allocation:
             raise self.freed(call, argument)
 
     def freed(self, call: str, argument: str) -> ValueError:
-        """The error of a call whose argument is in an array that was freed."""
+        """Return the error of a call whose argument is in an array that was freed."""
         return ValueError(f"{call}: {argument} is in a freed array: {self!r}")
 
     def retire(self) -> None:

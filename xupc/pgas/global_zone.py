@@ -50,7 +50,7 @@ class GlobalZone:
 
     @contextlib.contextmanager
     def _table(self) -> Iterator[list[tuple[int, int]]]:
-        """The table, locked; written back if it changed."""
+        """Lock the table and yield it; write it back if it has changed."""
         with self.lock():
             data = np.empty(TABLE_BYTES, np.uint8)
             self.heap.get(0, self.start, data)
@@ -67,7 +67,7 @@ class GlobalZone:
                 self.heap.put(0, self.start + 16, count_bytes)
 
     def alloc(self, nbytes: int) -> int:
-        """An offset free on every thread."""
+        """Return an offset free on every thread."""
         size = max(64, -(-nbytes // 64) * 64)
         with self._table() as table:
             here = self.start + TABLE_BYTES

@@ -76,7 +76,7 @@ class _Piece:
         self._members = None if a.of_world else a.members
 
     def allocation(self, heap: Heap) -> Allocation | None:
-        """The allocation; None if the program has dropped the team that it is dealt over."""
+        """Return the allocation; None if the program has dropped the team that it is dealt over."""
         allocation, team = self.known(), heap.team
         if allocation is None and team is not None:
             allocation = Allocation(heap, *self._facts, team=team, members=self._members)
@@ -150,7 +150,7 @@ class Heap:
         self._starts.append(start)
 
     def segment_of(self, offset: int, nbytes: int = 0) -> HeapSegment:
-        """The segment that holds `nbytes` at an offset; ValueError if there is none."""
+        """Return the segment that holds `nbytes` at an offset; ValueError if there is none."""
         i = bisect_right(self._starts, offset) - 1
         if i >= 0:
             segment = self._segments[i]
@@ -164,12 +164,12 @@ class Heap:
         return self._segments
 
     def bind(self, offset: int) -> tuple[int, int]:
-        """(address on my node's first thread, bytes from thread to thread)."""
+        """Return (address on my node's first thread, bytes from thread to thread)."""
         s = self.segment_of(offset)
         return s.segment.address + offset - s.start, s.size
 
     def displacement(self, thread: int, offset: int, nbytes: int = 0) -> tuple[Any, int]:
-        """(remote access, displacement in the target's exposed memory) of so many bytes."""
+        """Return (remote access, displacement in the target's exposed memory) of so many bytes."""
         s = self.segment_of(offset, nbytes)
         return s.remote, self.tree.local_index(thread) * s.size + offset - s.start
 
@@ -179,13 +179,13 @@ class Heap:
         self.alive()
 
     def home(self, offset: int) -> Heap:
-        """The heap that an offset belongs to; ValueError if there is none here."""
+        """Return the heap that an offset belongs to; ValueError if there is none here."""
         heap = self.find(offset)
         heap.segment_of(offset)
         return heap
 
     def view(self, thread: int, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
-        """Bytes of a thread on my node; None off my node."""
+        """Return bytes of a thread on my node; None off my node."""
         local = self._local_of.get(thread)
         if local is None:
             return None
@@ -200,7 +200,7 @@ class Heap:
         return array
 
     def _raw(self, thread: int, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
-        """Like `view`, for use inside one call: not watched."""
+        """Return a view for use inside one call: it is not watched."""
         local = self._local_of.get(thread)
         if local is None:
             return None
@@ -227,7 +227,7 @@ class Heap:
         remote.put(thread, displacement, data)
 
     def allocation_at(self, thread: int, offset: int) -> Allocation | None:
-        """The live allocation that starts at an offset: a collective one, or one of mine."""
+        """Return the live allocation that starts at an offset: a collective one, or one of mine."""
         if offset < self.individual_end:
             return self._mine.get(offset) if thread == self.me else None
         piece = self._live.get(offset)
@@ -235,7 +235,7 @@ class Heap:
 
     # -- the individual zone ------------------------------------------------------------
     def alloc(self, nelems: int, dtype: np.dtype[Any]) -> Allocation:
-        """Memory with affinity to me; no other thread takes part."""
+        """Allocate memory with affinity to this thread; no other thread takes part."""
         nbytes = nelems * dtype.itemsize
         self._reap_own()
         offset = self._own.alloc(max(1, nbytes))
@@ -287,7 +287,7 @@ class Heap:
 
     # -- the collective zone: every thread makes the same calls ---------------------------
     def find_room(self, nbytes: int) -> int | None:
-        """An offset for `nbytes` of every thread, or None: the heap must grow."""
+        """Return an offset for `nbytes` of every thread, or None: the heap must grow."""
         return self._zone.alloc(max(1, nbytes))
 
     def unfind(self, offset: int) -> None:
@@ -304,7 +304,7 @@ class Heap:
         return offset
 
     def room_for(self, nbytes: int | Iterable[int], call: str) -> str | None:
-        """Why `nbytes` more on my machine, or so many in several places, do not fit.
+        """Return why `nbytes` more on my machine, or so many in several places, do not fit.
 
         None if they do.
         """
@@ -408,17 +408,17 @@ class Heap:
             self._zone.free(allocation.offset)
 
     def size_of(self, offset: int) -> int:
-        """Bytes per thread of a collective allocation."""
+        """Return bytes per thread of a collective allocation."""
         return self._zone.size_of(offset)
 
     def release(self, index: int) -> None:
-        """A quarantined range is viewed no more, on any thread."""
+        """Free a quarantined range, which no thread views any more."""
         offset, _, mine = self._quarantine.pop(index)
         self.drop(offset, mine)
         self._zone.release(offset)
 
     def close(self) -> None:
-        """No more new accesses; mappings stay while views are alive."""
+        """Refuse new accesses; mappings stay while views are alive."""
 
         def gone() -> None:
             raise NotInitializedError("xupc has been finalized")

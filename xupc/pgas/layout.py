@@ -111,7 +111,7 @@ class Layout:
         return Block(place, end - begin)
 
     def run(self, position: int) -> Block:
-        """All of a position's elements: they follow each other in its memory."""
+        """Return all of a position's elements: they follow each other in its memory."""
         last = (self.blocks - 1 - position) // self.threads  # its last row
         b = last * self.threads + position
         begin = max(position * self.block, self.phase)
@@ -130,7 +130,7 @@ class Layout:
 
 
 def moves(src: Layout, dst: Layout, thread: int) -> dict[tuple[int, int], list[Piece]]:
-    """What a thread gives and takes when one layout is turned into another: by pairs of threads.
+    """Return the pieces that pairs of threads exchange when one layout is turned into another.
 
     ``{(from, to): pieces}``, in the elements' order, runs at constant distances in one. Both
     threads of a pair find the same pieces.
@@ -152,7 +152,7 @@ def moves(src: Layout, dst: Layout, thread: int) -> dict[tuple[int, int], list[P
 
 
 def _cut(mine: Layout, other: Layout, thread: int) -> tuple[np.ndarray, np.ndarray]:
-    """(first elements, sizes) of a thread's blocks, cut where the other layout's blocks end."""
+    """Return (first elements, sizes) of a thread's blocks, cut where the other's blocks end."""
     position = mine.position(thread)
     if position is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -173,7 +173,7 @@ def _cut(mine: Layout, other: Layout, thread: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _places(layout: Layout, i: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(thread, place) of elements."""
+    """Return (thread, place) of elements."""
     q = layout.phase + i
     u = layout.first + q // layout.block
     if layout.positions == 1:
@@ -183,7 +183,7 @@ def _places(layout: Layout, i: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _runs(a: np.ndarray, b: np.ndarray, size: np.ndarray) -> list[Piece]:
-    """Pieces that continue each other at constant steps, in one."""
+    """Return pieces that continue each other at constant steps, in one."""
     out: list[Piece] = []
     i, n = 0, len(a)
     da, db = np.diff(a), np.diff(b)

@@ -57,7 +57,7 @@ RESERVE = 32 << 20  # of a limit, or an eighth of it: for what the threads need 
 
 
 def shm_dir() -> str:
-    """Where segments are made: ``XUPC_SHM_DIR``, default /dev/shm, else the temp directory."""
+    """Return the folder of segments: ``XUPC_SHM_DIR``, or /dev/shm, else the temp directory."""
     wanted = os.environ.get("XUPC_SHM_DIR")
     if wanted:
         return wanted
@@ -81,7 +81,7 @@ class Segment:
     address: int
 
     def settle(self) -> None:
-        """All peers have mapped it: the name, if any, can go."""
+        """Remove the name of the segment, if it has one, after all peers have mapped it."""
         if self.named:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path)
@@ -94,7 +94,7 @@ class Segment:
             self.fd = -1
 
     def read_only(self) -> memoryview:
-        """Another mapping of it, that cannot be written to."""
+        """Return another mapping of it, that cannot be written to."""
         return _bytes(_mapping(self.map_fd, self.nbytes, writable=False))
 
     def discard(self) -> None:
@@ -139,7 +139,7 @@ class Segment:
 
 
 def _reason(error: OSError) -> str:
-    """Why pages could not be taken."""
+    """Return why pages could not be taken."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
         with contextlib.suppress(OSError):
             return f"{free_space()} bytes are free"
@@ -165,7 +165,7 @@ def _punch_hole(fd: int, offset: int, nbytes: int) -> bool:
 
 
 def create(nbytes: int) -> Segment:
-    """A new nameless segment of `nbytes` (sparse: pages come with `reserve`)."""
+    """Create a nameless segment of `nbytes` (sparse: pages come with `reserve`)."""
     where = shm_dir()
     fd, path, named = _open_new(where)
     try:
@@ -302,7 +302,7 @@ def drop_lock(fd: int, byte: int) -> None:
 
 
 def lock_holder(fd: int, byte: int) -> int | None:
-    """The pid that holds a lock on a byte (0 if it is in another pid namespace), else None.
+    """Return the pid that holds a lock on a byte (0 if it is in another pid namespace), else None.
 
     Also right for zombies (their locks are gone) and across pid namespaces, where
     asking after a pid is not.  Locks of my own process are not seen.
@@ -318,7 +318,7 @@ def lock_holder(fd: int, byte: int) -> int | None:
 
 
 def free_space() -> int:
-    """Bytes that can still be taken for segments: file system and cgroup, the smaller."""
+    """Return bytes that can still be taken for segments: file system and cgroup, the smaller."""
     vfs = os.statvfs(shm_dir())
     free = vfs.f_bavail * vfs.f_frsize
     group = cgroup_headroom()
@@ -343,13 +343,13 @@ def cgroup_headroom() -> int | None:
 
 
 def _first(folder: Path, *names: str) -> int | None:
-    """The number in the first of some files that has one."""
+    """Return the number in the first of some files that has one."""
     found = (host.number(host.read(folder / name)) for name in names)
     return next((n for n in found if n is not None), None)
 
 
 def _inactive_file(folder: Path) -> int:
-    """File cache that the kernel would drop first."""
+    """Return file cache that the kernel would drop first."""
     try:
         for line in (folder / "memory.stat").read_text().splitlines():
             name, value = line.split()

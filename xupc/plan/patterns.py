@@ -33,12 +33,12 @@ Shape = Callable[[int, int], tuple[int | None, list[int]]]
 
 
 def rotate(rank: int, root: int, n: int) -> int:
-    """The virtual rank of `rank` when `root` is 0."""
+    """Return the virtual rank of `rank` when `root` is 0."""
     return (rank - root) % n
 
 
 def binomial(v: int, n: int) -> tuple[int | None, list[int]]:
-    """Parent and children of virtual rank `v` in a binomial tree of `n`.
+    """Return parent and children of virtual rank `v` in a binomial tree of `n`.
 
     A node's parent clears its lowest set bit; children come largest subtree
     first, so that the longest way starts first.
@@ -59,12 +59,12 @@ def binomial(v: int, n: int) -> tuple[int | None, list[int]]:
 
 
 def chain(v: int, n: int) -> tuple[int | None, list[int]]:
-    """Parent and children of `v` in a chain 0 -> 1 -> ... -> n-1."""
+    """Return parent and children of `v` in a chain 0 -> 1 -> ... -> n-1."""
     return (v - 1 if v else None), ([v + 1] if v + 1 < n else [])
 
 
 def binary(v: int, n: int) -> tuple[int | None, list[int]]:
-    """Parent and children of `v` in a complete binary tree, row by row.
+    """Return parent and children of `v` in a complete binary tree, row by row.
 
     >>> [binary(v, 5) for v in range(5)]
     [(None, [1, 2]), (0, [3, 4]), (0, []), (1, []), (1, [])]
@@ -73,7 +73,7 @@ def binary(v: int, n: int) -> tuple[int | None, list[int]]:
 
 
 def pipeline(n: int, parts: int) -> Shape:
-    """The tree in which the last of `parts` messages from 0 is soonest with all of `n`.
+    """Return the tree in which the last of `parts` messages from 0 is soonest with all of `n`.
 
     Counted in messages that are sent in sequence. In a chain each link carries every part once,
     and the last part then passes the other links. In a binary tree a position sends each part
@@ -99,7 +99,7 @@ def tree_for(n: int, nbytes: int, unit: int, tuning: Mapping[str, int]) -> Shape
 
 
 def star(v: int, n: int) -> tuple[int | None, list[int]]:
-    """Parent and children of `v` where 0 sends to all the others itself."""
+    """Return parent and children of `v` where 0 sends to all the others itself."""
     return (None, list(range(1, n))) if v == 0 else (0, [])
 
 
@@ -117,7 +117,7 @@ def dissemination(v: int, n: int) -> list[tuple[int, int]]:
 
 
 def chunks(nbytes: int, chunk: int) -> list[tuple[int, int]]:
-    """``(offset, size)`` of the chunks of `nbytes`, all but the last of size `chunk`."""
+    """Return ``(offset, size)`` of the chunks of `nbytes`, all but the last of size `chunk`."""
     return [(o, min(chunk, nbytes - o)) for o in range(0, nbytes, chunk)]
 
 
@@ -166,7 +166,7 @@ def filled(
 
 
 def grouped(items: Iterable[T], nbytes: Callable[[T], int], least: int) -> list[list[T]]:
-    """Neighbours in groups that each have at least so many bytes, but for the last."""
+    """Return neighbours in groups that each have at least so many bytes, but for the last."""
     groups: list[list[T]] = []
     room = 0
     for item in items:
@@ -179,7 +179,7 @@ def grouped(items: Iterable[T], nbytes: Callable[[T], int], least: int) -> list[
 
 
 def tree_joins(n: int) -> list[int]:
-    """The tree of a fold over positions ``0 .. n-1``: how many joins follow each leaf.
+    """Return the tree of a fold over positions ``0 .. n-1``: how many joins follow each leaf.
 
     Every aligned pair is joined, then every aligned four, and so on; what is left over at
     the end is joined from the right. A `binomial` tree combines in just this order.
@@ -194,7 +194,7 @@ def tree_joins(n: int) -> list[int]:
 
 
 def prefix_joins(v: int) -> list[int]:
-    """The same for all before position `v`, as the tree's vertices are handed down to it.
+    """Return the same for all before position `v`, as the tree's vertices are handed down to it.
 
     Each vertex gives its right child what it got itself, joined with its left child's value.
 
@@ -211,7 +211,7 @@ def prefix_joins(v: int) -> list[int]:
 
 
 def mirrored(joins: list[int]) -> list[int]:
-    """The same tree seen in a mirror: for the leaves in reverse, left and right exchanged.
+    """Return the same tree seen in a mirror: for the leaves in reverse, left and right exchanged.
 
     >>> mirrored([0, 1, 0, 2, 1])
     [0, 0, 1, 0, 3]

@@ -20,7 +20,7 @@ NODES_DRAWN, THREADS_DRAWN, NODES_IN_A_ROW = 12, 12, 4
 
 
 def tree(nodes: Tree, job: Job) -> str:
-    """Nodes as boxes with their threads, joined by the network at their node roots."""
+    """Return nodes as boxes with their threads, joined by the network at their node roots."""
     shown = min(nodes.node_count, NODES_DRAWN)
     wide, gap, r = 100, 8, 9.5
     columns = min(NODES_IN_A_ROW, shown)
@@ -53,7 +53,7 @@ def _hidden(nodes: Tree, shown: int) -> bool:
 def _node(
     nodes: Tree, job: Job, k: int, left: float, top: float, wide: float, high: float, r: float
 ) -> list[str]:
-    """A node: its root on top, its other threads below."""
+    """Return a node: its root on top, its other threads below."""
     members = nodes.members(k).tolist()
     host = job.hosts[k] if k < len(job.hosts) else ""
     middle = left + wide / 2
@@ -91,7 +91,7 @@ _FAINTEST = 0.6  # what is narrower, in pixels, is drawn with its neighbour
 
 
 def timeline(happened: Timeline, names: dict[int, str]) -> str:
-    """A row for each of the threads in `names`: by hand above, its network below."""
+    """Return a row for each of the threads in `names`: by hand above, its network below."""
     left, right, wide = 150, 16, 880
     axis = _Linear(happened.end or 1.0, left, wide - right)
     parts: list[str] = []

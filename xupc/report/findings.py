@@ -256,19 +256,19 @@ class Findings:
         return sorted({s.cell.nbytes for s in self.standings})
 
     def counts(self, peer: str | None = None) -> dict[str, int]:
-        """How many comparisons have which verdict, with one peer or all."""
+        """Return how many comparisons have which verdict, with one peer or all."""
         found = [v.verdict for v in self._versus(peer)]
         return {name: found.count(name) for name in VERDICTS}
 
     def mean(self, peer: str | None = None) -> float:
-        """The geometric mean of the ratios, those of noisy cells included; nan of none.
+        """Return the geometric mean of the ratios, those of noisy cells included; nan of none.
 
         There is none where other processes have disturbed too many launches.
         """
         return geometric_mean(v.ratio.value for v in self._versus(peer) if self.decidable)
 
     def ours(self, peer: str) -> str:
-        """What of xupc's was compared with a peer: xupc, if the library chose everywhere."""
+        """Return what of xupc's was compared with a peer: xupc, if the library chose everywhere."""
         names = list(dict.fromkeys(v.ours for v in self._versus(peer)))
         if names == [CHOSEN]:
             return CHOSEN

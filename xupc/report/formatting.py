@@ -14,7 +14,7 @@ _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 
 
 def size(nbytes: float) -> str:
-    """Like ``8 B``, ``64 KiB`` or ``1.5 MiB``."""
+    """Return a size like ``8 B``, ``64 KiB`` or ``1.5 MiB``."""
     for unit, name in _BINARY:
         if abs(nbytes) >= unit:
             return f"{_digits(nbytes / unit)} {name}"
@@ -22,12 +22,12 @@ def size(nbytes: float) -> str:
 
 
 def time(ns: float) -> str:
-    """With three digits, like ``1.25 µs``."""
+    """Return a time with three digits, like ``1.25 µs``."""
     return _scaled(ns, _TIMES, "ns")
 
 
 def rate(bytes_per_second: float) -> str:
-    """With three digits, like ``9.1 GB/s``."""
+    """Return a rate with three digits, like ``9.1 GB/s``."""
     return _scaled(bytes_per_second, _DECIMAL, "B/s")
 
 
@@ -41,20 +41,20 @@ def _scaled(value: float, units: Sequence[tuple[float, str]], least: str) -> str
 
 
 def _digits(value: float) -> str:
-    """Three of them, without zeros at the end of a fraction."""
+    """Return three digits of a number, without zeros at the end of a fraction."""
     text = f"{value:.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
     return text if "e" not in text else f"{value:.0f}"
 
 
 def margin(ratio: float) -> str:
-    """Like ``1.32×``; large ones without digits that say nothing."""
+    """Return a ratio like ``1.32×``; large ones with fewer digits."""
     if not math.isfinite(ratio):
         return "?"
     return f"{ratio:.0f}×" if ratio >= 20 else f"{ratio:.1f}×" if ratio >= 5 else f"{ratio:.2f}×"
 
 
 def count(number: int, noun: str) -> str:
-    """Like ``1 loss`` or ``2 launches``."""
+    """Return a number with its noun, like ``1 loss`` or ``2 launches``."""
     plural = f"{noun}es" if noun.endswith(("s", "ch")) else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
@@ -66,7 +66,7 @@ def plain(text: object) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; all columns but the first are aligned to the right."""
+    """Return a Markdown table; all columns but the first are aligned to the right."""
     lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 

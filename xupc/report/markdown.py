@@ -23,7 +23,7 @@ _NO_MARKUP = str.maketrans("", "", "`<>")  # no picture of a machine has them
 
 
 def render(title: str, sections: Sequence[Section], compared: Sequence[Regressions]) -> str:
-    """The whole text."""
+    """Return the whole text."""
     parts = [f"# {plain(title)}\n"]
     for found in compared:
         parts += _regressions(found)
@@ -115,7 +115,7 @@ def _drawn(drawn: Drawn) -> str:
 
 
 def lanes(happened: Timeline, rows: dict[int, str]) -> str:
-    """Two lines of letters for each thread: by hand, and its network if it has any."""
+    """Return two lines of letters for each thread: by hand, and its network if it has any."""
     wide = max(map(len, rows.values()))
     lines = []
     for rank, name in rows.items():

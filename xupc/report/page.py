@@ -23,7 +23,7 @@ class MissingError(Exception):
 
 
 def render(title: str, sections: Sequence[Section], compared: Sequence[Regressions]) -> str:
-    """The whole page; MissingError without jinja2."""
+    """Return the whole page; MissingError without jinja2."""
     drawings = {
         (i, k): _drawings(content)
         for i, section in enumerate(sections)

@@ -41,7 +41,7 @@ class Unplanned(Exception):
 
 
 def tree_of(job: Job) -> Tree:
-    """The job's node tree; Unplanned if the file names other threads than it has."""
+    """Return the job's node tree; Unplanned if the file names other threads than it has."""
     label = {thread: node for node, threads in enumerate(job.nodes) for thread in threads}
     named = sum(map(len, job.nodes))
     if not named or named != job.threads or sorted(label) != list(range(job.threads)):
@@ -62,7 +62,7 @@ def team_of(tree: Tree, cell: Cell) -> tuple[int, ...]:
 
 
 def root_of(cell: Cell, threads: int) -> int:
-    """The root's rank; the first of rotated ones is 0."""
+    """Return the root's rank; the first of rotated ones is 0."""
     if cell.root in ("", "rotated"):
         return 0
     if cell.root.isdecimal() and int(cell.root) < threads:
@@ -71,7 +71,7 @@ def root_of(cell: Cell, threads: int) -> int:
 
 
 def programs(job: Job, cell: Cell, candidate: Candidate) -> list[Program]:
-    """What every thread of a cell's team does in one call of a candidate."""
+    """Return what every thread of a cell's team does in one call of a candidate."""
     world = tree_of(job)
     threads = team_of(world, cell)
     if len(threads) > MOST_THREADS:

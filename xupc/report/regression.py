@@ -222,7 +222,7 @@ def _compare_jobs(old: Job, new: Job, tolerance: float) -> Comparison:
 
 
 def _disturbed(launches: Sequence[Launch]) -> list[int]:
-    """The places of those that say little; none if hardly any others are left."""
+    """Return the places of those that say little; none if hardly any others are left."""
     found = [i for i, launch in enumerate(launches) if launch.disturbed]
     return found if 2 * len(found) <= len(launches) else []
 
@@ -238,7 +238,7 @@ def _judged(x: _Found, test: _Tested | None, passed: float, tolerance: float) ->
 
 
 def _common_peer(old: Job, new: Job) -> str:
-    """A peer that all cells of both have, and that is the same library in both; or empty."""
+    """Return a peer that all cells of both have, and that is the same library in both; or empty."""
     if any(old.about.get(name) != new.about.get(name) for name in ("mpi", "mpi4py", "transport")):
         return ""
     names = [{c.name for c in cell.of_kind(PEER)} for cell in (*old.cells, *new.cells)]
@@ -246,7 +246,7 @@ def _common_peer(old: Job, new: Job) -> str:
 
 
 def _times(old: Cell, new: Cell, name: str, peer: str, out: tuple[list[int], list[int]]) -> _Found:
-    """A candidate of a cell in the two results, but for some launches of each."""
+    """Return a candidate of a cell in the two results, but for some launches of each."""
     spreads = [s for cell in (old, new) if (s := cell.spread) is not None]
     peers = [_logs(cell, peer) if peer else None for cell in (old, new)]
     times = _logs(old, name), _logs(new, name)
@@ -256,7 +256,7 @@ def _times(old: Cell, new: Cell, name: str, peer: str, out: tuple[list[int], lis
 
 
 def _logs(cell: Cell, name: str) -> Logs:
-    """A candidate's time in each launch, as a logarithm; nan where a launch has none.
+    """Return a candidate's time in each launch, as a logarithm; nan where a launch has none.
 
     That is of the mean of its visits' medians: where the machine is in one state for one part of a
     launch and in another one for the rest, all candidates' means follow in a straight line.
@@ -286,7 +286,7 @@ def _by_ranks(
 
 
 def _couples_of(x: _Found, pairs: Sequence[tuple[int, int]], slope: float) -> tuple[Logs, Logs]:
-    """Differences of couples, new from old, and of as many neighbours of the same result."""
+    """Return differences of couples, new from old, and of as many neighbours of the same result."""
     old, new = x.old, x.new
     if slope and x.old_peer is not None and x.new_peer is not None:
         old, new = old - slope * x.old_peer, new - slope * x.new_peer
@@ -327,7 +327,7 @@ def _ranks(changed: Logs, same: Logs) -> _Tested | None:
 
 
 def _middle(differences: Logs) -> tuple[float, float, float]:
-    """The median of all means of two, and its interval."""
+    """Return the median of all means of two, and its interval."""
     first, second = np.triu_indices(differences.size)
     means = np.sort((differences[first] + differences[second]) / 2)
     rare = _ranks_below(differences.size) <= ERROR / 2  # sums of ranks, from 0
@@ -377,7 +377,7 @@ def _by_variances(
 
 
 def _sample(old: Logs, new: Logs, pairs: Sequence[tuple[int, int]]) -> _Sample | None:
-    """The difference and how it varies; None if there are too few launches to say."""
+    """Return the difference and how it varies; None if there are too few launches to say."""
     if pairs:
         d = np.array([new[second] - old[first] for first, second in pairs])
         d = d[~np.isnan(d)]
@@ -394,7 +394,7 @@ def _sample(old: Logs, new: Logs, pairs: Sequence[tuple[int, int]]) -> _Sample |
 
 
 def _adjusted(x: _Found) -> _Sample | None:
-    """The difference at equal times of the peer, by least squares; None without a peer."""
+    """Return the difference at equal times of the peer, by least squares; None without a peer."""
     old, new = x.old, x.new
     if x.old_peer is None or x.new_peer is None:
         return None
@@ -437,7 +437,7 @@ def _trigamma(x: float) -> float:
 
 
 def _prior(samples: Sequence[_Sample]) -> tuple[float, float]:
-    """What other cells say of a variance, and of how many degrees of freedom that is worth.
+    """Return what other cells say of a variance, and of how many degrees of freedom that is worth.
 
     Logarithms of estimated variances vary by trigamma(freedom / 2) if the true ones are equal;
     what they vary beyond that says how much the true ones differ.
@@ -471,7 +471,7 @@ def _tested(sample: _Sample, prior: tuple[float, float]) -> _Tested:
 
 
 def _discoveries(every: Sequence[float]) -> float:
-    """The largest p that counts when so many are looked at; below 0 if none does."""
+    """Return the largest p that counts when so many are looked at; below 0 if none does."""
     ordered = sorted(every)
     limits = (p for i, p in enumerate(ordered, 1) if p <= ERROR * i / len(ordered))
     return max(limits, default=-1.0)

@@ -18,17 +18,17 @@ def tag(name: str, *inside: str, **attributes: object) -> str:
 
 
 def _value(value: object) -> str:
-    """A number with one decimal, which is enough for a drawing; anything else escaped."""
+    """Return a number with one decimal, which is enough for a drawing; anything else escaped."""
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")
     return escape(str(value))
 
 
 def text(x: float, y: float, words: object, **attributes: object) -> str:
-    """Words, escaped."""
+    """Return words, escaped."""
     return tag("text", escape(str(words)), x=float(x), y=float(y), **attributes)
 
 
 def path(points: Sequence[tuple[float, float]], *, closed: bool = False) -> str:
-    """The d of a path."""
+    """Return the d of a path."""
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + "Z" * closed

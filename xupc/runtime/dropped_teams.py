@@ -96,7 +96,7 @@ class Dropped:
         self._noted.append(team)
 
     def among(self, threads: Sequence[int]) -> list[DroppableTeam]:
-        """Those that these threads can give back by themselves, by number."""
+        """Return the teams that these threads can give back by themselves, by number."""
         while self._noted:
             self._teams.append(self._noted.popleft())
         if not self._teams:

@@ -88,7 +88,7 @@ class Place:
         cls, sizes: Iterable[int], family: str, transport: str, oversubscribed: bool,
         levels: str = "",
     ) -> Place:  # fmt: skip
-        """The place of a team with so many threads on each node."""
+        """Return the place of a team with so many threads on each node."""
         each = [int(size) for size in sizes]
         shape = shape_of((1, size) for size in each)
         return cls(sum(each), len(each), shape, family, transport, oversubscribed, levels)
@@ -355,7 +355,7 @@ class Table:
     carriers: tuple[CarrierRule, ...] = ()
 
     def at(self, place: Place) -> Choices:
-        """The choices for a place."""
+        """Return the choices for a place."""
         return Choices(self._all_rules(), place)
 
     def _all_rules(self) -> Iterator[Rule]:
@@ -364,7 +364,7 @@ class Table:
             yield from self.base._all_rules()
 
     def carriers_at(self, place: Place) -> Carriers:
-        """The rules for the drop-in communicator at a place."""
+        """Return the rules for the drop-in communicator at a place."""
         return Carriers(self._all_carriers(), place)
 
     def _all_carriers(self) -> Iterator[CarrierRule]:
@@ -373,7 +373,7 @@ class Table:
             yield from self.base._all_carriers()
 
     def tuning(self, place: Place) -> dict[str, int]:
-        """Sizes for a place: default, ``transport``, ``family``, then ``family-transport``.
+        """Return sizes for a place: default, ``transport``, ``family``, then ``family-transport``.
 
         Whatever section an upper table has a size in, it counts more than what lies below.
         """

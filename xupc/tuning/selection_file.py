@@ -133,7 +133,7 @@ HOST: dict[str, Read] = {
 
 
 def _shown(value: Any) -> str:
-    """A value in a message."""
+    """Return a value in a message."""
     try:
         return reprlib.repr(value)
     except ValueError:  # an int with thousands of digits
@@ -148,7 +148,7 @@ class _Reader:
         self.problems: list[str] = []
 
     def table(self, data: dict[str, Any], name: str, base: Table | None) -> Table:
-        """The table, as far as it is good."""
+        """Return the table, as far as it is good."""
         version = data.get("version")
         if type(version) is not int or version != VERSION:
             found = "it is missing" if version is None else f"got {_shown(version)}"
@@ -243,7 +243,7 @@ class _Reader:
         return found
 
     def _values(self, where: str, entry: dict[str, Any], keys: dict[str, Read]) -> dict[str, Any]:
-        """Those that are good."""
+        """Return the values that are valid."""
         found = {}
         for key, value in entry.items():
             if key not in keys:
@@ -277,7 +277,7 @@ def _without_conditions(collective: str, nodes: str) -> set[Rule]:
 
 
 def parse(text: str, name: str, base: Table | None) -> Table:
-    """The table that TOML text says, over another one.
+    """Return the table that TOML text says, over another one.
 
     Raises
     ------
@@ -319,7 +319,7 @@ def _text(value: str | int | bool) -> str:
 
 
 def built_in() -> Table:
-    """The table that comes with xupc: what `TEXT_OF_BUILT_IN` says."""
+    """Return the table that comes with xupc: what `TEXT_OF_BUILT_IN` says."""
     return TABLE
 
 
@@ -381,7 +381,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def load(found: Found | None) -> Table:
-    """The table in use: what was found over the built-in one.
+    """Return the table in use: what was found over the built-in one.
 
     Raises
     ------
