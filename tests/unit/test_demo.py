@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 from pathlib import Path
 
 import click
@@ -36,6 +38,24 @@ def compared(factor: float, *, busy: int = 0, launches: int = 6) -> Job:
 
 
 # ---- the folder ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_where_errors_are_suppressed(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in importlib's look-up of a package, which made a signal between jobs be lost."""
+
+    def step(_at: Path) -> list[str]:
+        with contextlib.suppress(Exception):
+            signal.raise_signal(number)
+        raise AssertionError("the demo goes on")
+
+    monkeypatch.setattr(demo, "_picture", step)
+    done = CliRunner().invoke(cli.main, ["demo", "-o", str(tmp_path / "page"), "--no-open"])
+    assert done.exit_code == 128 + number, done.output
+    assert done.output.endswith(f"xupc demo: ended by {number.name}; nothing was written\n")
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_former_demo_is_replaced(tmp_path: Path) -> None:

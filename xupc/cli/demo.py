@@ -52,8 +52,13 @@ QUIET = {"PYTHONWARNINGS": "ignore::UserWarning"}  # of the Python engine, once 
 _ERROR = re.compile(r"^(?:xupc\.errors\.)?(CollectiveMismatchError: .*)$", re.MULTILINE)
 
 
-class _Ended(Exception):
-    """A signal has ended a step."""
+class _Ended(BaseException):
+    """
+    A signal has ended a step.
+
+    No `Exception`: it is raised wherever the signal comes, and much code (importlib's look-up of a
+    package, for one) suppresses all of those.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
