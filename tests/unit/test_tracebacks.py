@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import xupc
 from xupc.api import tracebacks
 from xupc.api.tracebacks import traceback_text
+from xupc.backends.native.native_core import core
 from xupc.pgas.shape import as_shape
 
 
@@ -30,6 +32,16 @@ def test_frames_of_xupc_are_left_out() -> None:
     assert text.splitlines()[-1] == f"ValueError: {error}"
     assert 'as_shape((3, -1), "all_alloc")' in text
     assert "shape.py" in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.skipif(core is None, reason="no native core")
+def test_frames_of_the_core_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In any working directory: Cython names its files relative to the checkout."""
+    monkeypatch.chdir(tmp_path)
+    error = caught(lambda: xupc.allav_reduce_all(1, 2, xupc.ADD))
+    assert isinstance(error, xupc.XupcError)
+    assert "_core.pyx" in "".join(traceback.format_exception(error))
+    assert "_core.pyx" not in traceback_text(error)
 
 
 def test_all_frames_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from ..errors import XupcError
 __all__ = ["traceback_text"]
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_CORE = f"{__package__.partition('.')[0]}.backends.native."  # how functions of the core begin
 _ABOUT_ARGUMENTS = (XupcError, ValueError, TypeError, IndexError, OverflowError)
 
 
@@ -36,4 +37,9 @@ def _shorten(found: TracebackException | None) -> None:
 
 
 def _is_own(frame: FrameSummary) -> bool:
-    return os.path.abspath(frame.filename).startswith(_OWN)
+    """Return whether a frame is one of xupc.
+
+    Cython names a file of the core relative to the checkout that it was compiled in. So its frames
+    are known by their functions, which have dots in their names as no function of Python has.
+    """
+    return os.path.abspath(frame.filename).startswith(_OWN) or frame.name.startswith(_CORE)
