@@ -64,6 +64,21 @@ def test_causes_are_shortened_too() -> None:
     assert "shape.py" not in text
 
 
+def test_a_cause_that_says_the_same_is_left_out() -> None:
+    """The drop-in communicator raises errors of its own classes from those of xupc."""
+    error, inner = caught(lambda: as_shape((), "f")), caught(lambda: as_shape((), "f"))
+    assert inner.__traceback__ is not None
+    inner.__traceback__ = inner.__traceback__.tb_next and inner.__traceback__.tb_next.tb_next
+    error.__cause__ = inner
+    assert traceback_text(error).count("ValueError") == 1
+    error.__cause__ = inner.with_traceback(None)
+    assert traceback_text(error).count("ValueError") == 1
+    error.__cause__ = ValueError("another one")
+    assert traceback_text(error).count("ValueError") == 2
+    error.__cause__ = caught(lambda: as_shape((), "f"))
+    assert traceback_text(error).count("ValueError") == 2, "it has a line of the program"
+
+
 def test_other_errors_keep_all_frames() -> None:
     """They may be a fault of xupc, which its report must show."""
     error = caught(lambda: as_shape([Odd()], "f"))

@@ -17,8 +17,9 @@ _ABOUT_ARGUMENTS = (XupcError, ValueError, TypeError, IndexError, OverflowError)
 def traceback_text(error: BaseException) -> str:
     """Return the traceback of an error that a program does not catch.
 
-    Frames of xupc are left out of an error about a call and of those that it came from. Any other
-    error may be a fault of xupc, so all frames are shown. ``XUPC_TRACEBACK=full`` shows all.
+    Frames of xupc are left out of an error about a call and of those that it came from. So is an
+    error of xupc alone that it came from, if both say the same. Any other error may be a fault of
+    xupc, so all frames are shown. ``XUPC_TRACEBACK=full`` shows all.
     """
     found = TracebackException.from_exception(error)
     if isinstance(error, _ABOUT_ARGUMENTS) and os.environ.get("XUPC_TRACEBACK") != "full":
@@ -28,12 +29,21 @@ def traceback_text(error: BaseException) -> str:
 
 def _shorten(found: TracebackException | None) -> None:
     while found is not None:
-        frames = [frame for frame in found.stack if not _is_own(frame)]
-        if any(not frame.filename.startswith("<frozen") for frame in frames):
+        if frames := _frames_of_others(found):
             found.stack = StackSummary.from_list(frames)
+        cause = found.__cause__
+        if cause is not None and str(cause) == str(found) and not _frames_of_others(cause):
+            found.__cause__, found.__suppress_context__ = None, True
+            return
         if found.__context__ is not None and found.__cause__ is None:
             _shorten(found.__context__)
         found = found.__cause__
+
+
+def _frames_of_others(found: TracebackException) -> list[FrameSummary]:
+    """Return the frames that are not of xupc; none if all others are of Python's own start."""
+    frames = [frame for frame in found.stack if not _is_own(frame)]
+    return frames if any(not f.filename.startswith("<frozen") for f in frames) else []
 
 
 def _is_own(frame: FrameSummary) -> bool:
