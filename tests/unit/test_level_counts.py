@@ -14,11 +14,13 @@ from xupc.algorithms.registry import Variant, find
 from xupc.algorithms.transfer_lists import Transfers
 from xupc.backends.simulator.level_counts import FLAT_THREADS, Counted, count
 from xupc.backends.simulator.sim_program import Program
+from xupc.bench.results import Cell
 from xupc.cli.level_counts import counts_of, with_machine
 from xupc.flags import MULTICORE, PULL, PUSH
 from xupc.plan.plan import Plan, barrier_plan
 from xupc.plan.recorder import Operand
 from xupc.plan.steps import Barrier, BlockRef, Copy
+from xupc.report.plans import call_of
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place
@@ -205,6 +207,22 @@ def test_blocks_of_any_length_cross_each_border_once(collective: str, machine: s
     found = counts_of(variant_of(collective, MULTICORE, "levels"), call, chains=False)
     total = sum(lengths.values())
     assert [x.nbytes for x in found.levels] == [total * (x.domains - 1) for x in found.levels]
+
+
+@pytest.mark.parametrize("machine", MACHINES[:4])
+@pytest.mark.parametrize("collective", ["all_reduce_mpi_all", "allav_reduce_all"])
+def test_an_allreduce_moves_at_most_twice_the_least(collective: str, machine: str) -> None:
+    """A domain must send its operands out, combined, and take the result in."""
+    tree = tree_on(machine)
+    tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "shm", False))
+    n = 8 * 64 * tree.size
+    cell = Cell(collective, n, n, dtype="f8", op="add", sync="allsync")
+    registered = collective.removeprefix("all_")
+    variant = variant_of(registered, MULTICORE, "levels")
+    found = counts_of(variant, call_of(cell, tree, tuning), chains=False)
+    assert [level.nbytes for level in found.levels] == [
+        2 * n * (level.domains - 1) for level in found.levels
+    ]
 
 
 # --- the command ----------------------------------------------------------------------------------

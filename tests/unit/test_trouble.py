@@ -141,12 +141,22 @@ def test_threads_that_may_leave_their_memory() -> None:
     assert len(list(diagnostics.remarks(wide))) == 1
 
 
+UNBOUND = "the node alone: threads are not bound to different cores"
+
+
 @pytest.mark.parametrize(
     ("threads", "variables", "row"),
     [
         (("0", "1", "4"), {}, "node (1 domain), socket (2 domains)"),
         (("0", "1", "2", "4"), {}, "node (1 domain), socket (2 domains), l3 (3 domains)"),
-        (("0 1", "0 1"), {}, "the node alone: threads are not bound to different cores"),
+        (("0 1", "0 1"), {}, f"{UNBOUND}\n"),
+        (
+            ("0 1 2 3 4 5 6 7",) * 4,
+            {},
+            f"{UNBOUND}; xupc run --bind auto binds them, so that calls "
+            "know node (1 domain), socket (2 domains)\n",
+        ),
+        (("8 9",) * 2, {}, f"{UNBOUND}\n"),
         (("0", "4"), {}, "the node alone"),
         (("0 1",) * 8, {"XUPC_TOPOLOGY": "2x2x2"}, "node (1 domain), socket (2 domains), l3 (4 d"),
     ],
@@ -157,7 +167,7 @@ def test_levels_of_a_job(threads: tuple[str, ...], variables: dict[str, str], ro
     facts = dataclasses.replace(GOOD, threads=job, machine=machine, variables=variables)
     lines = info.render(facts).splitlines()
     (levels,) = (line for line in lines if line.startswith("levels"))
-    assert levels[15:].startswith(row)
+    assert f"{levels[15:]}\n".startswith(row)
     described = " (XUPC_TOPOLOGY)" if variables else ""
     assert f"machine        2 sockets, 4 L3 domains, 8 cores{described}" in lines
 

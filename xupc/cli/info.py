@@ -26,7 +26,7 @@ from xupc.tuning.selection_file import find as find_table
 from xupc.tuning.selection_file import load as load_table
 
 from ..topology import host
-from ..topology.levels import node_levels
+from ..topology.levels import NodeLevels, node_levels
 from ..topology.machine import Machine
 from ..topology.runs import plural
 from ..topology.sysfs import machine_here
@@ -395,16 +395,28 @@ def _threads_row(threads: tuple[Thread, ...]) -> str:
 
 
 def _levels_row(facts: Facts) -> str:
-    """Return the levels of this machine's threads, and whether the threads are bound."""
+    """Return the levels of this machine's threads, or those that they would have if bound."""
     masks = [thread.cores for thread in facts.threads if thread.host == facts.hostname]
     if facts.machine is not None and facts.variables.get("XUPC_TOPOLOGY"):
         masks = list(facts.machine.masks(len(masks)))
     if not masks:
         return "unknown: no thread is on this machine"
     levels = node_levels(facts.machine, masks)
-    if levels.is_flat:
-        alike = len(masks) > 1 and len(set(masks)) == 1
-        return "the node alone" + (": threads are not bound to different cores" if alike else "")
+    if not levels.is_flat:
+        return _domains(levels)
+    if len(masks) < 2 or len(set(masks)) > 1:
+        return "the node alone"
+    text = "the node alone: threads are not bound to different cores"
+    if facts.machine is None or masks[0].isdisjoint(facts.machine.cpus):
+        return text
+    allowed = facts.machine.within(masks[0])
+    bound = node_levels(allowed, allowed.masks(len(masks)))
+    if bound.is_flat:
+        return text
+    return f"{text}; xupc run --bind auto binds them, so that calls know {_domains(bound)}"
+
+
+def _domains(levels: NodeLevels) -> str:
     return ", ".join(
         f"{level.name} ({plural(len(level.domains), 'domain')})" for level in levels.levels
     )
