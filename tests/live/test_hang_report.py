@@ -306,7 +306,7 @@ def test_questions_harm_no_call(nodes: str | None, tmp_path: Path) -> None:
                 numbers = [call.op for call in calls]
                 assert all(b == a + 1 for a, b in pairwise(numbers)), numbers
                 texts = {call.text.partition("(")[0] for call in calls}
-                assert texts <= {"allv_gather_all", "allv_broadcast", "run-ahead"}, texts
+                assert texts <= {"allv_gather_all", "allv_broadcast", "library barrier"}, texts
                 seen += len(calls)
         assert running_job.signalled(2)
         stop.touch()

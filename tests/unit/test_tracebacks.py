@@ -36,7 +36,7 @@ def test_frames_of_xupc_are_left_out() -> None:
 
 @pytest.mark.skipif(core is None, reason="no native core")
 def test_frames_of_the_core_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In any working directory: Cython names its files relative to the checkout."""
+    """Cython names its files relative to the checkout, not to the working directory."""
     monkeypatch.chdir(tmp_path)
     error = caught(lambda: xupc.allav_reduce_all(1, 2, xupc.ADD))
     assert isinstance(error, xupc.XupcError)

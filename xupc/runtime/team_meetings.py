@@ -142,16 +142,16 @@ class TeamMeetings(TeamRecords):
 
     def catch_up(self) -> None:
         """Run a barrier after many calls without one."""
-        self._barrier("run-ahead", None).execute()
+        self._barrier("library barrier", None).execute()
 
     @property
     def ahead_of_requests(self) -> RunningCall:
         """Instance of the barrier that `catch_up` runs, for calls in the background."""
-        return self.meeting(fingerprint("run-ahead"), CallRecord("run-ahead", [("value", "None")]))
+        return self.meeting(fingerprint("library barrier"), CallRecord("library barrier", [("value", "None")]))
 
     def ahead(self) -> RunningCall | None:
         """Return the barrier that must precede the next call, after many without one, or None."""
-        return self._barrier("run-ahead", None) if self.core.unsynced >= RUN_AHEAD else None
+        return self._barrier("library barrier", None) if self.core.unsynced >= RUN_AHEAD else None
 
     def barrier(self, value: object = None) -> None:
         """Implement `Team.barrier`."""
