@@ -121,9 +121,9 @@ class _UnderWay(Handle):
     __slots__ = ()
 
     def __del__(self) -> None:
-        job = self._pending.team.job
+        job, named = self._pending.team.job, self._pending.abandoned  # by the end of the program
         self._pending.abandon()
-        if job.broken is None:
+        if not named and job.broken is None:
             text = f"the handle of {self._pending.call} was abandoned: nobody waited for it"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 

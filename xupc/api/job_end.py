@@ -75,6 +75,8 @@ def _check_handles(job: Job, *, ends: bool) -> None:
     text = f"finalize: handles that nobody has waited for: {calls}"
     if not ends:
         raise XupcError(text)
+    for pending in list(job.unfinished):
+        pending.abandon()
     warnings.warn(f"{text}: call wait() of each", RuntimeWarning, stacklevel=2)
 
 
