@@ -21,8 +21,6 @@ cdef extern from *:
     """
     PyObject **XD_LIST_ITEMS(list)
     void xd_callable(object, Py_ssize_t)
-    Py_ssize_t PyVectorcall_NARGS(size_t)
-    object PyObject_Vectorcall(object, PyObject **, size_t, PyObject *)
 
 
 cdef enum:
@@ -434,7 +432,8 @@ cdef class CallTable:
         try:
             result = PyObject_Vectorcall(run, args, n, keywords)
         except Exception as error:
-            if self.left > 0 and met(form.name, error, *_of_python(args, n, keywords)):
+            arguments = _tuple_of(args, PyVectorcall_NARGS(n))
+            if self.left > 0 and met(form.name, error, arguments, _dict_of(args, n, keywords)):
                 self.left -= 1
             raise
         self.given[form.number] += 1
@@ -517,7 +516,7 @@ cdef class CallTable:
         if form.messages:
             if not isinstance(call, CachedArrays):
                 return
-            arrays = (<CachedArrays>call)._find(ready)
+            arrays = (<CachedArrays>call)._find(XU_ITEMS(ready), len(ready))
             if arrays is None:
                 return
             dst = None if arrays.dst < 0 else ready[arrays.dst]
@@ -562,14 +561,6 @@ cdef list _kept(xd_call *c):
         if each[k] != NULL:
             kept.append(<object>each[k])
     return kept
-
-
-cdef tuple _of_python(PyObject **args, size_t n, PyObject *keywords):
-    """Return the arguments of a call as a tuple and a dict."""
-    cdef Py_ssize_t i, positional = PyVectorcall_NARGS(n)
-    cdef list names = [] if keywords == NULL else list(<object>keywords)
-    arguments = tuple([<object>args[i] for i in range(positional)])
-    return arguments, {names[i]: <object>args[positional + i] for i in range(len(names))}
 
 
 cdef class Method:
@@ -644,7 +635,7 @@ cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObje
     e.counter.nbytes += e.counted
     if e.posted is None:
         return awaited_request(PyObject_Vectorcall(method.run, args, given, keywords))
-    return _start(e.free, _of_python(args, given, keywords), None)
+    return _start(e.free, (_tuple_of(args, n), _dict_of(args, given, keywords)), None)
 
 
 xd_callable(Method, <Py_ssize_t>&(<Method>NULL).called)
@@ -675,9 +666,7 @@ xd_callable(ReturnsRequest, <Py_ssize_t>&(<ReturnsRequest>NULL).called)
 
 cdef int _carry(Instance instance) except -1:
     try:
-        if instance.team.t.unsynced >= RUN_AHEAD:
-            _catch_up(instance)
-        instance.execute()
+        _go(instance)
     except Exception as error:
         other = _error_for[0](error)
         if other is None:
