@@ -147,7 +147,8 @@ class TeamMeetings(TeamRecords):
     @property
     def ahead_of_requests(self) -> RunningCall:
         """Instance of the barrier that `catch_up` runs, for calls in the background."""
-        return self.meeting(fingerprint("library barrier"), CallRecord("library barrier", [("value", "None")]))
+        name = "library barrier"
+        return self.meeting(fingerprint(name), CallRecord(name, [("value", "None")]))
 
     def ahead(self) -> RunningCall | None:
         """Return the barrier that must precede the next call, after many without one, or None."""
