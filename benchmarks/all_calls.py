@@ -1,12 +1,13 @@
-"""Every collective at 8 B and 64 KiB, beside another checkout: launches of both in turn.
+"""Every collective beside another checkout: launches of both in turn.
 
-    python benchmarks/all_calls.py --before FOLDER [-n 2] [--nodes SPEC] [--tuned TABLE]
+    python benchmarks/all_calls.py --before FOLDER [-n 2] [--nodes SPEC] [--sizes 8,65536]
+                                   [--tuned TABLE]
 
 FOLDER is a checkout whose core is built in place. A launch's figure for a call is the quartile
-of 15 blocks of 12 or 20 calls. Printed are the median over launches of FOLDER's, the median and an
-interval (order statistics, some 90%) of the ratios of neighbouring launches, and the ratio of the
-least figures: noise makes calls only slower. TABLE is this checkout's `XUPC_TUNING`, for instance
-with the host's figures of `xupc tune --host-only -o TABLE`.
+of 15 blocks of 20 calls, or of 12 from 64 KiB on. Printed are the median over launches of FOLDER's,
+the median and an interval (order statistics, some 90%) of the ratios of neighbouring launches, and
+the ratio of the least figures: noise makes calls only slower. TABLE is this checkout's
+`XUPC_TUNING`, for instance with the host's figures of `xupc tune --host-only -o TABLE`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import math
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,7 +74,8 @@ def run_thread() -> None:
     import xupc
 
     with xupc.init():
-        for nbytes, count in ((8, 20), (65536, 12)):
+        for nbytes in map(int, sys.argv[1].split(",")):
+            count = 20 if nbytes < 65536 else 12
             for name, call in all_of(nbytes).items():
                 for _ in range(5):
                     call()
@@ -108,6 +111,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=2)
     parser.add_argument("--nodes", default="")
     parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--sizes", default="8,65536")
     parser.add_argument("--tuned", default="")
     chosen = parser.parse_args()
     options = ["-n", str(chosen.n), *(["--nodes", chosen.nodes] if chosen.nodes else [])]
@@ -115,7 +119,7 @@ def main() -> None:
     times: dict[str, dict[str, list[float]]] = {}
     for _, side in in_turn.turns(folders, chosen.rounds):
         tuned = {"XUPC_TUNING": chosen.tuned} if chosen.tuned and side == "now" else {}
-        job = [str(Path(__file__).resolve())]
+        job = [str(Path(__file__).resolve()), chosen.sizes]
         found = in_turn.figures(folders[side], job, options, XUPC_ALL_CALLS="thread", **tuned)
         for name, seconds in found.items():
             times.setdefault(name, {"before": [], "now": []})[side].append(seconds)
