@@ -144,11 +144,14 @@ class Setting:
         """Forget the program's modules: the next one imports its own anew."""
         sys.path[:] = self.path
         sys.modules["__main__"] = self.main
+        ours = []  # a folder inside another looks for it in sys.modules
         for name in set(sys.modules) - self.modules:
             module = sys.modules[name]  # a folder of modules has no file, and holds on to them
             file = getattr(module, "__file__", None) or next(iter(_folders(module)), None)
             if file and _of_a_program(Path(file)):
-                del sys.modules[name]
+                ours.append(name)
+        for name in ours:
+            del sys.modules[name]
         self.modules = set(sys.modules)
         sys.path_importer_cache.clear()
 
