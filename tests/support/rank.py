@@ -45,6 +45,7 @@ STATE = {
     "xupc": {"THREADS", "MYTHREAD", "__getattr__"},
     "xupc.api.job_end": {"_hooked"},
     "xupc.health.init_watchdog": {"_thread"},  # LASTING
+    "xupc.mpi.record": {"_key", "_rank"},  # made once, at the first call of a communicator
     "xupc.runtime.current": {"failed", "halfway", "team"},
 }
 CHANGES = {"argv", "displayhook", "excepthook", "flags", "last_exc", "last_traceback", "last_type",
@@ -359,6 +360,7 @@ class Rank:
             if status:
                 self._flush()
                 os._exit(status)
+            _forget_communicators()
         changed = contents.changes()
         del contents
         self.setting.restore()
@@ -438,6 +440,21 @@ def _forget_hooks() -> None:
         sys.modules["xupc.api.job_end"]._hooked = False  # type: ignore[attr-defined]
         current = sys.modules["xupc.runtime.current"]
         current.failed = current.halfway = None  # type: ignore[attr-defined]
+
+
+def _forget_communicators() -> None:
+    """Drop what `xupc.Comm` has noted of calls: a program need not free its communicators."""
+    record: Any = sys.modules.get("xupc.mpi.record")
+    if record is None or not record._open:
+        return
+    for noted in list(record._open):
+        noted.give_to_mpi("the program is over")
+        noted.topology = None
+        noted.forget()
+    record._open.clear()
+    world = record.constants.plain()
+    if world.Get_attr(record._key) is not None:
+        world.Delete_attr(record._key)
 
 
 def main() -> None:
