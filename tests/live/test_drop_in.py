@@ -27,6 +27,7 @@ MANY = "tests/live/programs/drop_in_many.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
+LAUNCHER = pytest.mark.launcher  # tests of `xupc run --mpi`
 Live = Callable[..., Any]
 
 
@@ -173,6 +174,7 @@ def test_many_communicators(live: Live, n: int, nodes: str | None) -> None:
     figure(f"{count} communicators on {n} threads", counts)
 
 
+@LAUNCHER
 @pytest.mark.parametrize("what", ["plain", "late"])
 def test_a_program_that_does_not_know_of_xupc(live: Live, what: str) -> None:
     """Its world is of xupc, also if it starts MPI after the import."""
@@ -181,6 +183,7 @@ def test_a_program_that_does_not_know_of_xupc(live: Live, what: str) -> None:
     assert result.stdout.count(f"{REPLACED} 2 an argument") == 2, result.report()
 
 
+@LAUNCHER
 def test_a_module(live: Live) -> None:
     """``xupc run --mpi -m MODULE``."""
     words = ["--mpi", "-m", "live.programs.mpi_program", "plain"]
@@ -188,6 +191,7 @@ def test_a_module(live: Live) -> None:
     assert result.stdout.count(f"{REPLACED} 2") == 2, result.report()
 
 
+@LAUNCHER
 def test_switched_off(live: Live) -> None:
     """``XUPC_COMM=off``: the program's world is mpi4py's."""
     result = live(
@@ -197,6 +201,7 @@ def test_switched_off(live: Live) -> None:
     assert result.stdout.count("mpi4py.MPI.Intracomm 2") == 2, result.report()
 
 
+@LAUNCHER
 def test_a_wrong_switch(live: Live) -> None:
     """Another value is one sentence on each thread."""
     result = live(
@@ -207,6 +212,7 @@ def test_a_wrong_switch(live: Live) -> None:
     assert words in result.stderr, result.report()
 
 
+@LAUNCHER
 @pytest.mark.parametrize(("what", "status"), [("error", 1), ("exit", 7)])
 def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
     """As under ``python -m mpi4py``: threads that wait for the failed one do not go on."""
@@ -214,6 +220,7 @@ def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
     assert what == "exit" or "an error of the program" in result.stderr, result.report()
 
 
+@LAUNCHER
 @pytest.mark.parametrize("what", ["counts", "finalized"])
 def test_counts_at_the_end(live: Live, what: str) -> None:
     """``XUPC_COMM=explain``: one thread prints a table, with communicators that were freed."""
