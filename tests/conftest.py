@@ -133,18 +133,20 @@ def pytest_terminal_summary(
 def live(pool: Pool) -> Callable[..., Result]:
     """Run a program that must end by itself, with the expected exit status, and leave nothing.
 
-    ``live(n, program, *, expect=0, own_job=False, **options)``: `expect` is an exit status,
+    ``live(n, program, *, expect=0, own_job=None, **options)``: `expect` is an exit status,
     "failure" for any but 0, or None for all; the rest as for `support.launch.launch`. The failure
     shows all output. A program that is to end well runs in the pool (`support/pool.py`), unless it
     needs a job of its own: because it kills, forks, uses up what a process has, or looks at that.
+    With another `expect` a job of its own is the default.
     """
 
     def run(
-        n: int, program: str | Path, *, expect: int | str | None = 0, own_job: bool = False,
+        n: int, program: str | Path, *, expect: int | str | None = 0, own_job: bool | None = None,
         **options: Any,
     ) -> Result:  # fmt: skip
         __tracebackhide__ = True
-        pooled = expect == 0 and not own_job and fits(n, **options)
+        alone = expect != 0 if own_job is None else own_job
+        pooled = not alone and fits(n, **options)
         result = (pool.launch if pooled else launch)(n, program, **options)
         if expect == "failure":
             good = result.returncode != 0

@@ -27,6 +27,7 @@ MANY = "tests/live/programs/drop_in_many.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
+LAUNCHER = pytest.mark.launcher  # tests of `xupc run --mpi`
 Live = Callable[..., Any]
 
 
@@ -44,8 +45,9 @@ def checks(program: str) -> list[str]:
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_in_place_of_mpi4py(live: Live, check: str, n: int) -> None:
     """Classes, copies, handles, ends: one check of the program."""
-    counting = {"XUPC_COMM": "explain"} if check == "explained" else {}
-    result = live(n, CHECKS, args=[check], env=counting, own_job=True)
+    explain = check == "explained"  # a module's import reads that
+    counting = {"XUPC_COMM": "explain"} if explain else {}
+    result = live(n, CHECKS, args=[check], env=counting, own_job=explain)
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -59,8 +61,11 @@ def shapes() -> list[tuple[int, str | None, str]]:
 
 @pytest.mark.parametrize(("n", "nodes", "check"), shapes())
 def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: str) -> None:
-    """``XUPC_COMM=force``: one check of the program."""
-    result = live(n, CALLS, args=[check], nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    """``XUPC_COMM=force``: one check of the program; one uses up MPI's communicators."""
+    alone = check == "crowded"
+    result = live(
+        n, CALLS, args=[check], nodes=nodes, env={"XUPC_COMM": "force"}, own_job=alone
+    )  # fmt: skip
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -83,11 +88,11 @@ carrier = "xupc"
 def test_which_library_carries_a_call(
     live: Live, check: str, n: int, nodes: str | None, tmp_path: Path
 ) -> None:
-    """Without ``XUPC_COMM``: one check of the program."""
+    """Without ``XUPC_COMM``: one check of the program; one looks at what a process has imported."""
     table = tmp_path / "table.toml"
     table.write_text(TABLE)
     tuned = {"XUPC_TUNING": str(table)}
-    result = live(n, AUTO, args=[check], nodes=nodes, env=tuned, own_job=True)
+    result = live(n, AUTO, args=[check], nodes=nodes, env=tuned, own_job=check == "begin")
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -96,7 +101,7 @@ def test_which_library_carries_a_call(
 def test_random_calls(live: Live, n: int, nodes: str | None, switch: str) -> None:
     """The results of random calls equal those of mpi4py."""
     words = [str(seed()), "800"]
-    result = live(n, RANDOM, args=words, nodes=nodes, env={"XUPC_COMM": switch}, own_job=True)
+    result = live(n, RANDOM, args=words, nodes=nodes, env={"XUPC_COMM": switch})
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -104,7 +109,7 @@ def test_random_calls(live: Live, n: int, nodes: str | None, switch: str) -> Non
 @pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
 def test_repeated_calls(live: Live, program: str, n: int, nodes: str | None) -> None:
     """Calls that look like an earlier one, with other memory, types or roots."""
-    result = live(n, program, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    result = live(n, program, nodes=nodes, env={"XUPC_COMM": "force"})
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -112,7 +117,7 @@ def test_repeated_calls(live: Live, program: str, n: int, nodes: str | None) -> 
 @pytest.mark.parametrize(("n", "nodes"), [(1, None), (2, None), (3, "2,1"), (4, "2x2")])
 def test_vectors_and_objects(live: Live, program: str, n: int, nodes: str | None) -> None:
     """``XUPC_COMM=force``: all checks of the program."""
-    result = live(n, program, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
+    result = live(n, program, nodes=nodes, env={"XUPC_COMM": "force"})
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -130,7 +135,7 @@ def test_neighbourhoods(live: Live, n: int, nodes: str | None) -> None:
     threads on 2 cores that takes 20 s, and longer beside other jobs.
     """
     env = {"XUPC_COMM": "force"}
-    result = live(n, NEIGHBOURS, nodes=nodes, env=env, own_job=True, timeout=180)
+    result = live(n, NEIGHBOURS, nodes=nodes, env=env, timeout=180)
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -149,7 +154,7 @@ def test_requests(live: Live, n: int, nodes: str | None, check: str) -> None:
         pytest.skip("MPI carries nonblocking calls of the Python engine")
     words = [check, "--by-mpi"] if nodes or SLOW_ENGINE else [check]
     env = {"XUPC_COMM": "force"}
-    result = live(n, REQUESTS, args=words, nodes=nodes, env=env, own_job=True)
+    result = live(n, REQUESTS, args=words, nodes=nodes, env=env)
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -169,6 +174,7 @@ def test_many_communicators(live: Live, n: int, nodes: str | None) -> None:
     figure(f"{count} communicators on {n} threads", counts)
 
 
+@LAUNCHER
 @pytest.mark.parametrize("what", ["plain", "late"])
 def test_a_program_that_does_not_know_of_xupc(live: Live, what: str) -> None:
     """Its world is of xupc, also if it starts MPI after the import."""
@@ -177,6 +183,7 @@ def test_a_program_that_does_not_know_of_xupc(live: Live, what: str) -> None:
     assert result.stdout.count(f"{REPLACED} 2 an argument") == 2, result.report()
 
 
+@LAUNCHER
 def test_a_module(live: Live) -> None:
     """``xupc run --mpi -m MODULE``."""
     words = ["--mpi", "-m", "live.programs.mpi_program", "plain"]
@@ -184,6 +191,7 @@ def test_a_module(live: Live) -> None:
     assert result.stdout.count(f"{REPLACED} 2") == 2, result.report()
 
 
+@LAUNCHER
 def test_switched_off(live: Live) -> None:
     """``XUPC_COMM=off``: the program's world is mpi4py's."""
     result = live(
@@ -193,6 +201,7 @@ def test_switched_off(live: Live) -> None:
     assert result.stdout.count("mpi4py.MPI.Intracomm 2") == 2, result.report()
 
 
+@LAUNCHER
 def test_a_wrong_switch(live: Live) -> None:
     """Another value is one sentence on each thread."""
     result = live(
@@ -203,6 +212,7 @@ def test_a_wrong_switch(live: Live) -> None:
     assert words in result.stderr, result.report()
 
 
+@LAUNCHER
 @pytest.mark.parametrize(("what", "status"), [("error", 1), ("exit", 7)])
 def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
     """As under ``python -m mpi4py``: threads that wait for the failed one do not go on."""
@@ -210,6 +220,7 @@ def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
     assert what == "exit" or "an error of the program" in result.stderr, result.report()
 
 
+@LAUNCHER
 @pytest.mark.parametrize("what", ["counts", "finalized"])
 def test_counts_at_the_end(live: Live, what: str) -> None:
     """``XUPC_COMM=explain``: one thread prints a table, with communicators that were freed."""

@@ -85,9 +85,11 @@ def test_they_meet(
 def test_every_difference(
     live: Live, by_levels: Any, threads: int, nodes: str | None, machine: str, engine: str
 ) -> None:
+    """Of all collectives in the core on 4 and 5 threads, elsewhere of two: all meet in one way."""
     env = by_levels(machine, engine)
     program = f"{PROGRAMS}/mismatch.py"
-    done = live(threads, program, args=["1"], nodes=nodes, env=env, timeout=120)
+    some = ["permute", "gather_all"] if engine == "python" or threads > 5 else []
+    done = live(threads, program, args=["1", *some], nodes=nodes, env=env, timeout=120)
     assert "done: " in done.stdout
 
 

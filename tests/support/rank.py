@@ -45,6 +45,7 @@ STATE = {
     "xupc": {"THREADS", "MYTHREAD", "__getattr__"},
     "xupc.api.job_end": {"_hooked"},
     "xupc.health.init_watchdog": {"_thread"},  # LASTING
+    "xupc.mpi.record": {"_key", "_rank"},  # made once, at the first call of a communicator
     "xupc.runtime.current": {"failed", "halfway", "team"},
 }
 CHANGES = {"argv", "displayhook", "excepthook", "flags", "last_exc", "last_traceback", "last_type",
@@ -144,11 +145,14 @@ class Setting:
         """Forget the program's modules: the next one imports its own anew."""
         sys.path[:] = self.path
         sys.modules["__main__"] = self.main
+        ours = []  # a folder inside another looks for it in sys.modules
         for name in set(sys.modules) - self.modules:
             module = sys.modules[name]  # a folder of modules has no file, and holds on to them
             file = getattr(module, "__file__", None) or next(iter(_folders(module)), None)
             if file and _of_a_program(Path(file)):
-                del sys.modules[name]
+                ours.append(name)
+        for name in ours:
+            del sys.modules[name]
         self.modules = set(sys.modules)
         sys.path_importer_cache.clear()
 
@@ -356,6 +360,7 @@ class Rank:
             if status:
                 self._flush()
                 os._exit(status)
+            _forget_communicators()
         changed = contents.changes()
         del contents
         self.setting.restore()
@@ -435,6 +440,21 @@ def _forget_hooks() -> None:
         sys.modules["xupc.api.job_end"]._hooked = False  # type: ignore[attr-defined]
         current = sys.modules["xupc.runtime.current"]
         current.failed = current.halfway = None  # type: ignore[attr-defined]
+
+
+def _forget_communicators() -> None:
+    """Drop what `xupc.Comm` has noted of calls: a program need not free its communicators."""
+    record: Any = sys.modules.get("xupc.mpi.record")
+    if record is None or not record._open:
+        return
+    for noted in list(record._open):
+        noted.give_to_mpi("the program is over")
+        noted.topology = None
+        noted.forget()
+    record._open.clear()
+    world = record.constants.plain()
+    if world.Get_attr(record._key) is not None:
+        world.Delete_attr(record._key)
 
 
 def main() -> None:

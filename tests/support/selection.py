@@ -18,6 +18,8 @@ WAITING = (
 HEALTH = (*WAITING, "test_command_line", "test_memory", "test_mismatch", "test_shortage")
 # Tests of `xupc run` itself, whose programs have MPI alone: another engine changes nothing there.
 LAUNCHER = ("test_run_ends", "test_run_surroundings", "test_run_terminal")
+# Tests that set XUPC_ENGINE for all of their jobs; with others it is a parameter, `engine`.
+OWN_ENGINE = ("test_level_barriers",)
 # What runs beside tests that wait: it computes for less than half of its time.
 SLEEPING = (*LAUNCHER, "test_pytest_plugin")
 # What takes some seconds even alone. It comes first: one that is the last of a stage would have one
@@ -53,11 +55,11 @@ def long_ones_first(items: list[pytest.Item]) -> None:
 def mark_live(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of tests/live.
 
-    `waits` (of a file; some tests set it themselves), `sleeps`, `launcher` and `one_node` say what
-    a test is; `further_shape`, `other_shape` and `other_case` say what others in the same list
-    test, too. Of each feature one test on one node and one on several nodes are no `further_shape`,
-    and one test is no `other_shape`. Of each function one test is no `other_case`. The last two
-    leave out tests marked ``once``.
+    `waits` (of a file; some tests set it themselves), `sleeps`, `launcher`, `own_engine` and
+    `one_node` say what a test is; `further_shape`, `other_shape` and `other_case` say what others
+    in the same list test, too. Of each feature one test on one node and one on several nodes are no
+    `further_shape`, and one test is no `other_shape`. Of each function one test is no `other_case`.
+    The last two leave out tests marked ``once``.
     """
     every: dict[Any, list[pytest.Item]] = {}
     features: dict[Any, list[pytest.Item]] = {}
@@ -71,6 +73,8 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
             item.add_marker("sleeps")
         if item.path.stem in LAUNCHER:
             item.add_marker("launcher")
+        if item.path.stem in OWN_ENGINE or "engine" in _parameters(item):
+            item.add_marker("own_engine")
         feature = _feature(item)
         every.setdefault((*feature, _on_several_nodes(item)), []).append(item)
         if not item.get_closest_marker("once"):

@@ -75,6 +75,13 @@ def test_what_waits_and_what_goes_wrong_is_repeated_on_the_other_mpi() -> None:
     assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher", "sleeps"}]
 
 
+def test_what_sets_its_engine_is_not_repeated_with_another_one() -> None:
+    items = [Item("test_variants", "test_a", engine=engine, n=2) for engine in ("native", "python")]
+    items += [Item("test_level_barriers", "test_b", n=2), Item("test_data", "test_c", n=2)]
+    mark_live(items)  # type: ignore[arg-type]
+    assert ["own_engine" in item.marks for item in items] == [True, True, True, False]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -377,4 +377,5 @@ xupc.finalize()
 short(lambda: comm.Allreduce(x, y))
 comm.Barrier()
 assert set(comm.explain(as_dict=True)["Allreduce"]["why"]) & {"xupc was finalized"}
+vars(decision)["_team_of"] = team_of
 print("done")

@@ -2,7 +2,7 @@
 
 A call with ALLSYNC on either side raises on every thread. The error names the odd thread and both
 values, and correct calls work after it. Calls that do not synchronise raise later.
-Argument: in how many combinations of algorithm and sync modes.
+Arguments: in how many combinations of algorithm and sync modes; which collectives, all if none.
 """
 
 from __future__ import annotations
@@ -209,13 +209,13 @@ def values_that_match() -> None:
 
 
 def main() -> None:
-    times = int(sys.argv[1])
+    times, names = int(sys.argv[1]), sys.argv[2:] or list(FUNCTIONS)
     xupc.init(timeout=30)
     c = Collisions()
     threads = range(xupc.THREADS)
     turn = itertools.cycle(ALGORITHMS.items())
     meeting = itertools.cycle(MEETING)
-    for name, odd in itertools.product(FUNCTIONS, threads):
+    for name, odd in itertools.product(names, threads):
         for _ in range(times):
             (algorithm, flag), sync = next(turn), next(meeting)
             c.arguments(name, flag | SYNC[sync], odd, (name, algorithm, *sync))
@@ -227,7 +227,7 @@ def main() -> None:
     c.ties()
     values_that_match()
     apart = itertools.cycle(APART)
-    for name, odd in itertools.product(FUNCTIONS, threads):
+    for name, odd in itertools.product(names, threads):
         (algorithm, flag), sync = next(turn), next(apart)
         c.later(name, flag | SYNC[sync], odd, (name, algorithm, *sync), every=3 // times)
     nothing_is_left_over()

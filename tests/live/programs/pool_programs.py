@@ -55,15 +55,15 @@ def logs_everything() -> None:
 
 
 @case
-def writes_behind(what: str, when: str) -> None:
-    """Write behind the bytes of an allocation, which is freed or not."""
+def writes_behind(when: str) -> None:
+    """Write behind the bytes of two allocations, which are freed or not."""
     team = xupc.init()
     heap = team.job.heap
     A, p = xupc.all_alloc(5 * team.size, np.uint8, 5), xupc.alloc(70)
-    allocation, nbytes = {"A": (A.allocation, 5), "p": (p.allocation, 70)}[what]
-    s = heap.segment_of(allocation.offset)
-    at = heap.local * s.size + allocation.offset - s.start + nbytes
-    s.segment.array[at + 9] = 1
+    for allocation, nbytes in ((A.allocation, 5), (p.allocation, 70)):
+        s = heap.segment_of(allocation.offset)
+        at = heap.local * s.size + allocation.offset - s.start + nbytes
+        s.segment.array[at + 9] = 1
     if when == "freed":
         xupc.all_free(A)
         xupc.free(p)

@@ -80,7 +80,7 @@ def launch_these(
     began = time.monotonic()
     result = live(
         first.threads, LIVE_PROGRAM, args=[str(programs_file(directory, programs))],
-        nodes=nodes_of(first.labels), timeout=timeout, expect=None,
+        nodes=nodes_of(first.labels), timeout=timeout, expect=None, own_job=False,
         env={"XUPC_TIMEOUT": "30", **(SMALL if small else {}), **(env or {})},
     )  # fmt: skip
     if f"done: {len(programs)}\n" not in result.stdout:
