@@ -68,8 +68,10 @@ data. The bytes of calls before a team is open are counted only under `XUPC_COMM
      other than the main one makes this call: MPI carries all calls from then on.
 3. From then on the [selection table](how-to/choose-and-tune.md) decides, by method, threads, nodes
    and bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of
-   your own (`XUPC_TUNING`) can have other
-   [`[[drop_in]]` entries](reference/table-keys.md#drop_in-calls-of-the-drop-in-communicator).
+   your own can have other
+   [`[[drop_in]]` entries](reference/table-keys.md#drop_in-calls-of-the-drop-in-communicator);
+   [`xupc tune --drop-in`](how-to/choose-and-tune.md#choose-the-library-for-a-program-of-mpi4py)
+   measures on your machine and writes them.
 
 Only what MPI makes equal on all threads decides: the method, the communicator, the root, the
 operation, the sizes and the basic type. How a thread describes its message does not.

@@ -125,3 +125,17 @@ def test_tune_measures_this_host_and_jobs_use_it(live: Callable[..., Any], tmp_p
     used = live(2, PROGRAM, args=["figures"], env={"XUPC_TUNING": str(table)})
     expected = figures.within(built_in().tuning(ONE_NODE), 2)["direct_min"]
     assert {line.split()[0] for line in used.stdout.splitlines()} == {str(expected)}
+
+
+@pytest.mark.once
+def test_tune_measures_the_drop_in_beside_mpi4py(tmp_path: Path) -> None:
+    """One launch, of methods of all kinds: it measures each, and decides nothing."""
+    methods = ["Barrier", "Bcast", "Ireduce", "Alltoallv", "Neighbor_alltoallw", "bcast", "scan"]
+    command = [sys.executable, "-m", "xupc", "tune", "--drop-in", *methods, "-n", "2", "-m", "8"]
+    table = tmp_path / "t.toml"
+    command += ["--launches", "1", "--budget", "60", "-o", str(table), "-v"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert {line.split()[0] for line in lines if "as before: too few" in line} == set(methods)
+    assert lines[-1] == f"nothing was decided: {table} is not written"

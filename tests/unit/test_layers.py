@@ -57,7 +57,8 @@ ANY = {
 }
 
 MPI_USERS = {
-    "comm.mpi", "comm.mpi_types", "bench.calibration", "bench.host_probe",
+    "comm.mpi", "comm.mpi_types", "bench.calibration", "bench.drop_in_calls",
+    "bench.drop_in_probe", "bench.host_probe",
     "bench.machine", "bench.memory_probe", "bench.network_probe", "bench.pair_probe",
     "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",

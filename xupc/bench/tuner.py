@@ -4,40 +4,40 @@ A rule overrides the choice of the table at a size only if the gain is statistic
 This requires three launches or more, and the whole interval of the paired ratio must be above
 `GAIN`. The interval is so wide that an error about any of the alternatives has a probability of at
 most 2.5%. The choice stays at a size where the same call under two names differs by too much, and
-at a size without a measurement.
-
-Every change from one size to the next counts as a loss of `GAIN`, so the tuner makes few rules. The
-limit between two measured sizes is their geometric mean. Rules end half a step beyond the smallest
-and the largest measured size.
+at a size without a measurement. `size_ranges` makes ranges of sizes from the choices.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
+from typing import Generic, TypeVar
 
 from ..algorithms.registry import collectives, names_variant, parse_name
 from ..flags import ALGORITHM_NAMES
 from ..records import replace
-from ..tuning.selection import Choices, Place, Rule, Table, When, public_name, registered_name
+from ..tuning.selection import (
+    CarrierRule,
+    Choices,
+    Place,
+    Rule,
+    Table,
+    When,
+    public_name,
+    registered_name,
+)  # fmt: skip
 from ..tuning.selection_file import built_in
 from .results import OURS, Candidate, Cell, Job, Result
+from .size_ranges import GAIN, Choice, cheapest, chosen_at, ranges
 from .stats import ERROR, LEAST, RESOLVABLE, Ratio, geometric_mean, ratio
 
-__all__ = ["GAIN", "LEAST_LAUNCHES", "Change", "Tuned", "place_of", "tuned"]
+__all__ = ["LEAST_LAUNCHES", "Change", "Tuned", "place_of", "tuned", "when_at"]
 
-GAIN = 1.02
 LEAST_LAUNCHES = LEAST  # of which a table is made
-SMALLEST = 8  # from here down nothing changes any more
-STEP = 2.0  # from one size to the next, if only one was measured
-
-Choice = str | None
-"""The name of an algorithm or a variant; None: what the table chooses without a rule of ours."""
+_R = TypeVar("_R", Rule, CarrierRule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,12 @@ class Change:
 
     Attributes
     ----------
+    collective
+        Its name, or that of a method of mpi4py.
+    nbytes
+        Bytes of a block; None: at all sizes.
     before, after
-        Names of algorithms.
+        Names of algorithms, or of the libraries that carry the call.
     gain
         Time before / time after; None if nothing changes.
     why_not
@@ -57,7 +61,7 @@ class Change:
     """
 
     collective: str
-    nbytes: int
+    nbytes: int | None
     before: str
     after: str
     gain: Ratio | None = None
@@ -69,16 +73,16 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class Tuned(Generic[_R]):
     """All rules of the tuner for one place, and the changes that they make."""
 
     place: Place
-    rules: tuple[Rule, ...]
+    rules: tuple[_R, ...]
     changes: tuple[Change, ...]
 
     @property
     def changed(self) -> list[Change]:
-        """Sizes that get another algorithm than before."""
+        """Sizes that get another algorithm or library than before."""
         return [change for change in self.changes if change.before != change.after]
 
     @property
@@ -110,11 +114,19 @@ def place_of(job: Job) -> Place:
     )  # fmt: skip
 
 
+def when_at(place: Place) -> When:
+    """Return the conditions of all rules for a place."""
+    return When(
+        shape=place.shape, family=place.family, transport=place.transport,
+        oversubscribed=place.oversubscribed,
+    )  # fmt: skip
+
+
 def tuned(
     result: Result,
     table: Table | None = None,
     earlier: Callable[[Place], Sequence[Rule]] = lambda place: (),
-) -> list[Tuned]:
+) -> list[Tuned[Rule]]:
     """Return the rules that follow from a result, for each place that it measured.
 
     Parameters
@@ -144,24 +156,31 @@ def _tuned_at(
     cells: Mapping[str, Mapping[int, list[Cell]]],
     choices: Choices,
     earlier: Sequence[Rule],
-) -> Tuned:
-    at_place = When(
-        shape=place.shape, family=place.family, transport=place.transport,
-        oversubscribed=place.oversubscribed,
-    )  # fmt: skip
+) -> Tuned[Rule]:
+    at_place = when_at(place)
     rules: list[Rule] = []
     changes: list[Change] = []
     for collective in sorted({rule.collective for rule in earlier} | cells.keys()):
-        old = [rule for rule in earlier if rule.collective == collective]
+        old = [
+            (rule.when.min_bytes or 0, rule.when.max_bytes, rule.name)
+            for rule in earlier if rule.collective == collective
+        ]  # fmt: skip
         spots = [
             Spot(
-                collective, nbytes, here, choices.rule(collective, nbytes).name,
-                _said(old, nbytes),
+                collective,
+                nbytes,
+                here,
+                choices.rule(collective, nbytes).name,
+                chosen_at(old, nbytes),
             )
             for nbytes, here in sorted(cells.get(collective, {}).items())
         ]
-        chosen = _cheapest([spot.costs for spot in spots])
-        for least, most, name in _ranges(list(zip(spots, chosen, strict=True)), old):
+        chosen = cheapest([spot.costs for spot in spots])
+        judged = {
+            spot.nbytes: choice
+            for spot, choice in zip(spots, chosen, strict=True) if not spot.problem
+        }  # fmt: skip
+        for least, most, name in ranges([spot.nbytes for spot in spots], judged, old):
             flag, label = parse_name(name)
             rules.append(
                 Rule(
@@ -171,10 +190,6 @@ def _tuned_at(
             )  # fmt: skip
         changes += [spot.change(name) for spot, name in zip(spots, chosen, strict=True)]
     return Tuned(place, tuple(rules), tuple(changes))
-
-
-def _said(rules: Iterable[Rule], nbytes: int) -> Choice:
-    return next((rule.name for rule in rules if rule.when.covers(nbytes)), None)
 
 
 # --- one size -------------------------------------------------------------------------------------
@@ -243,9 +258,12 @@ class Spot:
         found = []
         for cell in self.cells:
             one, other = _of_algorithm(cell, before), _of_algorithm(cell, after)
-            if one is None or other is None or (
-                each := ratio(one.medians, other.medians, ERROR / (len(self.names) - 1))
-            ) is None:
+            if (
+                one is None
+                or other is None
+                or (each := ratio(one.medians, other.medians, ERROR / (len(self.names) - 1)))
+                is None
+            ):
                 return None
             found.append(each)
         value = geometric_mean(r.value for r in found)
@@ -255,9 +273,7 @@ class Spot:
         """Return the change that a choice makes."""
         before, after = self.said or self.usual, chosen or self.usual
         gain = self.gain(before, after) if before != after else None
-        return Change(
-            public_name(self.collective), self.nbytes, before, after, gain, self.problem
-        )
+        return Change(public_name(self.collective), self.nbytes, before, after, gain, self.problem)
 
 
 def _launches(cell: Cell, name: str) -> int:
@@ -272,63 +288,3 @@ def _of_algorithm(cell: Cell, name: str) -> Candidate | None:
     same = [c for c in ours if c.algorithm.startswith(name) and ":" not in c.name]
     found = next(iter((*named, *same)), None)
     return None if found is None or any(found.wrong) else found
-
-
-# --- all sizes ------------------------------------------------------------------------------------
-
-
-def _cheapest(costs: Sequence[Mapping[Choice, float]]) -> list[Choice]:
-    """Return one choice for each size, such that costs and changes from size to size are least."""
-    paths: dict[Choice, tuple[float, list[Choice]]] = {None: (0.0, [])}
-    for number, here in enumerate(costs):
-        price = math.log(GAIN) if number else 0.0
-        ways = {
-            choice: min(
-                ((cost + price * (choice != last), path) for last, (cost, path) in paths.items()),
-                key=itemgetter(0),
-            )
-            for choice in here
-        }
-        paths = {c: (cost + here[c], [*path, c]) for c, (cost, path) in ways.items()}
-    return min(paths.values(), key=itemgetter(0))[1]
-
-
-def _ranges(
-    chosen: Sequence[tuple[Spot, Choice]], old: Sequence[Rule]
-) -> Iterator[tuple[int, int | None, str]]:
-    """(least, most, name): where rules are needed. Old ones stay where nothing new is known."""
-    parts = _parts([spot.nbytes for spot, _ in chosen])
-    new = [
-        (least, most, choice)
-        for (least, most), (spot, choice) in zip(parts, chosen, strict=True)
-        if not spot.problem
-    ]
-    edges = {0} | {rule.when.min_bytes or 0 for rule in old}
-    edges |= {rule.when.max_bytes + 1 for rule in old if rule.when.max_bytes is not None}
-    edges |= {edge for least, most, _ in new for edge in (least, most + 1)}
-
-    def choice_at(nbytes: int) -> Choice:
-        here = [choice for least, most, choice in new if least <= nbytes <= most]
-        return here[0] if here else _said(old, nbytes)
-
-    runs = [
-        (choice, next(same)) for choice, same in itertools.groupby(sorted(edges), key=choice_at)
-    ]
-    ends = [begin - 1 for _, begin in runs[1:]]
-    for (choice, begin), end in zip(runs, [*ends, None], strict=True):
-        if choice is not None:
-            yield begin, end, choice
-
-
-def _parts(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (least, most): each size with half of the steps to its neighbours."""
-    if not sizes:
-        return []
-    first, last = sizes[0], sizes[-1]
-    down = sizes[1] / first if len(sizes) > 1 else STEP
-    up = last / sizes[-2] if len(sizes) > 1 else STEP
-    most = [math.isqrt(a * b) for a, b in itertools.pairwise(sizes)]
-    most.append(int(last * math.sqrt(up)))
-    least = [0 if first <= SMALLEST else math.ceil(first / math.sqrt(down))]
-    least += [limit + 1 for limit in most[:-1]]
-    return list(zip(least, most, strict=True))

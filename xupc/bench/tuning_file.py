@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..tuning.selection import Place, Rule, Table
+from ..tuning.selection import CarrierRule, Place, Rule, Table
 from ..tuning.selection_file import built_in, load, parse, read, text_of
 from .files import write_whole
 
@@ -63,18 +63,30 @@ class TuningFile:
 
     def figures(self, host: str) -> Mapping[str, int]:
         """Return the tuner's figures of a host; empty without a section."""
-        bodies = [body for label, body in _SECTION.findall(self.text) if label == f"host {host}"]
-        table = parse("\n".join(["version = 1", *bodies]), str(self.path), built_in())
-        return table.hosts.get(host, {})
+        return self._section(f"host {host}").hosts.get(host, {})
 
     def rules(self, place: Place) -> Sequence[Rule]:
         """Return the tuner's rules for a place."""
-        bodies = [body for label, body in _SECTION.findall(self.text) if label == label_of(place)]
-        return parse("\n".join(["version = 1", *bodies]), str(self.path), built_in()).rules
+        return self._section(label_of(place)).rules
+
+    def carriers(self, place: Place) -> Sequence[CarrierRule]:
+        """Return the tuner's rules for calls of the drop-in communicator at a place."""
+        return self._section(_drop_in(place)).carriers
+
+    def _section(self, label: str) -> Table:
+        """Return what a section of the tuner has; an empty table without one."""
+        bodies = [body for found, body in _SECTION.findall(self.text) if found == label]
+        return parse("\n".join(["version = 1", *bodies]), str(self.path), built_in())
 
     def put(self, place: Place, rules: Sequence[Rule], remarks: Sequence[str]) -> None:
         """Replace the section of a place, or make one."""
         self._put(label_of(place), [*_comments(remarks), *map(text_of, rules)])
+
+    def put_carriers(
+        self, place: Place, rules: Sequence[CarrierRule], remarks: Sequence[str]
+    ) -> None:
+        """Replace the section of a place for the drop-in communicator, or make one."""
+        self._put(_drop_in(place), [*_comments(remarks), *map(text_of, rules)])
 
     def put_host(self, host: str, figures: Mapping[str, int], remarks: Sequence[str]) -> None:
         """Replace the section with the figures of a host, or make one.
@@ -125,3 +137,7 @@ def label_of(place: Place) -> str:
     """Return a place in words, as the head of its section."""
     crowded = ", oversubscribed" if place.oversubscribed else ""
     return f"{place.shape}, {place.family}, {place.transport}{crowded}"
+
+
+def _drop_in(place: Place) -> str:
+    return f"drop-in, {label_of(place)}"

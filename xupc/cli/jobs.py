@@ -135,10 +135,11 @@ def info_command(
 
 
 def measured_by(
-    module: str, threads: int, nodes: str | None = None, time_limit: float = 120.0
-) -> tuple[dict[str, Any], str]:
+    module: str, threads: int, nodes: str | None = None, time_limit: float = 120.0,
+    arguments: Sequence[str] = (),
+) -> tuple[dict[str, Any], str]:  # fmt: skip
     """Return the JSON that a job of a module prints, or the reason why there is none."""
-    python = [sys.executable, "-m", module]
+    python = [sys.executable, "-m", module, *arguments]
     with tempfile.TemporaryFile() as said:
         try:
             status = _run(threads, python, nodes=nodes, time_limit=time_limit, stdout=said)

@@ -6,13 +6,11 @@ What is decided is `xupc.bench.tuner`'s business, how the file looks `xupc.bench
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -20,19 +18,17 @@ from click.core import ParameterSource
 
 from xupc.algorithms.registry import collectives
 from xupc.bench import driver
-from xupc.bench.budget import ENOUGH, LAUNCHES
-from xupc.bench.columns import aligned
+from xupc.bench.budget import ENOUGH, LAUNCHES, thinned
+from xupc.bench.drop_in_tuner import methods_named
 from xupc.bench.launch_plan import Plan
-from xupc.bench.results import AGAIN, OURS, Job, Result
+from xupc.bench.results import Job, Result
 from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, named
-from xupc.bench.stats import geometric_mean
-from xupc.bench.tuner import LEAST_LAUNCHES, Change, Tuned, place_of, tuned
-from xupc.bench.tuning_file import TuningFile, label_of
+from xupc.bench.tuner import LEAST_LAUNCHES, Tuned, place_of, tuned
+from xupc.bench.tuning_file import TuningFile
 from xupc.tuning.host_figures import HostFigures
-from xupc.tuning.selection import registered_name
+from xupc.tuning.selection import Rule, registered_name
 from xupc.tuning.selection_file import VARIABLE, user_path
 
-from ..report import formatting
 from . import common, options
 from .bench_jobs import find_launcher
 from .common import (
@@ -48,8 +44,10 @@ from .jobs import measured_by
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
+from .tune_drop_in import DropInPlan, add_carriers
+from .tune_report import has_wrong_results, hint, remark, report, summary
 
-__all__ = ["has_wrong_results", "hint", "joined", "report", "tune", "tune_command"]
+__all__ = ["joined", "tune", "tune_command"]
 
 INSIDE = (
     "tune starts jobs and cannot run inside one: measure with xupc bench --json, then run xupc "
@@ -60,16 +58,23 @@ MEASURING = {
     "budget": "--budget", "launches": "--launches", "json_file": "--json",
     "variants": "--variants",
 }  # fmt: skip
+ALLOWED = {
+    "--host-only": ("threads",),
+    "--drop-in": ("collectives", "threads", "nodes", "sizes", "budget", "launches"),
+}
+"""The options that say what to measure and go with another one."""
 COLLECTIVES = "all_*", "allav_*"  # those with algorithms to choose from
 PROBE = 120.0  # seconds that the job for the figures of the host may take, and
 HOST_SHARE = 0.25  # of a budget
-SHOWN = 6  # ranges of sizes that the outline of a place lists
+THIN = 2  # index in `thinned`: without -m every third size of the drop-in's methods
 
 
 @click.command("tune", epilog=examples(
     "xupc tune -n 8",
     "xupc tune Bcast Allreduce -n 8 -m 8:64K --budget 2m",
     "xupc tune --from result.json --dry-run -v",
+    "xupc tune --drop-in -n 4",
+    "xupc tune --drop-in bcast allgather 'Neighbor*' -n 4 --budget 2m --dry-run",
 ))  # fmt: skip
 @options.collectives()
 @options.placements
@@ -105,6 +110,11 @@ SHOWN = 6  # ranges of sizes that the outline of a place lists
     "--host-only", is_flag=True, help="Measure only the figures of this host, which takes seconds."
 )
 @click.option(
+    "--drop-in", is_flag=True,
+    help="Measure which calls of mpi4py's methods xupc.Comm carries faster than MPI. COLLECTIVE is "
+    "then a method: Bcast, bcast, 'I*'.",
+)  # fmt: skip
+@click.option(
     "--variants", is_flag=True,
     help="Measure every variant of an algorithm by name, too; it takes more launches to decide.",
 )  # fmt: skip
@@ -123,6 +133,7 @@ def tune_command(
     output: Path | None,
     json_file: Path | None,
     host_only: bool,
+    drop_in: bool,
     variants: bool,
     dry_run: bool,
     verbose: bool,
@@ -138,26 +149,26 @@ def tune_command(
     First it measures the figures of this host: from which size threads access the memory of each
     other directly, and copy past the cache. They are kept under the name of the host.
 
+    With --drop-in it measures methods of mpi4py's communicators instead, beside mpi4py itself, and
+    writes which library carries their calls.
+
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
-    began = common.began()
-    if in_job():
-        raise click.UsageError(INSIDE)
-    path = _table_path(output)
-    if results or host_only:
-        _refuse_measuring("--from" if results else "--host-only")
-    check_writable(json_file)
-    file, status = _opened(path, dry_run), 0
+    began, status = common.began(), 0
+    given = {"--from": bool(results), "--host-only": host_only, "--drop-in": drop_in}
+    file = _checked(given, output, json_file, dry_run)
     try:
         if results:
             result = joined(results)
         else:
-            algorithms = (*ALGORITHMS, VARIANTS) if variants else ALGORITHMS
-            chosen = _chosen(collectives or COLLECTIVES)
-            settings = Settings(collectives=chosen, sizes=sizes, algorithms=algorithms)
-            plan = _plan(settings, options.shapes(threads, nodes), budget, launches, began)
-            measured = _host_and_result(file, plan, json_file, host_only=host_only)
-            if measured is None:
+            shapes = options.shapes(threads, nodes)
+            if drop_in:
+                _tune_drop_in(file, shapes, collectives, sizes, (budget, launches, began), verbose)
+                _end(file, dry_run)
+                return
+            settings = _settings(collectives, sizes, variants)
+            plan = _plan(settings, shapes, budget, launches, began)
+            if (measured := _host_and_result(file, plan, json_file, host_only=host_only)) is None:
                 _end(file, dry_run)
                 return
             result, status = measured
@@ -171,6 +182,46 @@ def tune_command(
         click.echo(line)
     _end(file, dry_run)
     sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
+
+
+def _checked(
+    given: Mapping[str, bool], output: Path | None, json_file: Path | None, dry_run: bool
+) -> TuningFile:
+    """Return the table to change; UsageError if options contradict each other.
+
+    `given` has the options that replace the usual measurement, and whether each was given.
+    """
+    if in_job():
+        raise click.UsageError(INSIDE)
+    path = _table_path(output)
+    if option := next((name for name, there in given.items() if there), ""):
+        _refuse_measuring(option)
+    check_writable(json_file)
+    return _opened(path, dry_run)
+
+
+def _settings(collectives: tuple[str, ...], sizes: tuple[int, ...], variants: bool) -> Settings:
+    algorithms = (*ALGORITHMS, VARIANTS) if variants else ALGORITHMS
+    chosen = _chosen(collectives or COLLECTIVES)
+    return Settings(collectives=chosen, sizes=sizes, algorithms=algorithms)
+
+
+def _tune_drop_in(
+    file: TuningFile,
+    shapes: tuple[Shape, ...],
+    methods: Sequence[str],
+    sizes: tuple[int, ...],
+    limits: tuple[float, int | None, float],
+    verbose: bool,
+) -> None:
+    """Measure methods of mpi4py, and put the rules into the table; print what was decided."""
+    check_crowd(max(shape.threads for shape in shapes), ())
+    few = sizes if _is_given("sizes") else thinned(sizes)[THIN]
+    plan = DropInPlan(shapes, methods_named(methods), few, *limits)
+    with _in_force(file), Progress("xupc tune") as progress:
+        lines = add_carriers(file, plan, progress.show, verbose=verbose)
+    for line in lines:
+        click.echo(line)
 
 
 def _host_and_result(
@@ -208,9 +259,11 @@ def _opened(path: Path, dry_run: bool) -> TuningFile:
 
 def _refuse_measuring(option: str) -> None:
     """UsageError if an option on the command line contradicts `option`."""
-    contradicting = {**MEASURING, "results": "--from", "host_only": "--host-only"}
-    if option == "--host-only":
-        del contradicting["threads"]
+    contradicting = {
+        **MEASURING, "results": "--from", "host_only": "--host-only", "drop_in": "--drop-in",
+    }  # fmt: skip
+    for name in ALLOWED.get(option, ()):
+        del contradicting[name]
     for name, other in contradicting.items():
         if other != option and _is_given(name):
             raise click.UsageError(f"{option}: not with {other}, which says what to measure")
@@ -240,9 +293,9 @@ def add_host(file: TuningFile, plan: Plan, *, needed: bool = False) -> str:
         return text
     text = f"host {found['host']}: {figures_text(HostFigures(**found['figures']))}"
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    remarks = [_line(f"{now}, {threads} threads: {' '.join(['xupc', *sys.argv[1:]])}")]
+    remarks = [remark(f"{now}, {threads} threads: {' '.join(['xupc', *sys.argv[1:]])}")]
     if is_busy(load, threads, cores):
-        remarks.append(_line(f"the load average was {load:.1f} on {cores} cores: others computed "
+        remarks.append(remark(f"the load average was {load:.1f} on {cores} cores: others computed "
                              "here, and these figures may be wrong"))  # fmt: skip
         text += f"\n{remarks[-1]}; repeat xupc tune --host-only when the machine is idle"
     if file.figures(found["host"]) != found["figures"]:
@@ -336,7 +389,7 @@ def joined(paths: Sequence[Path]) -> Result:
     return first
 
 
-def tune(result: Result, file: TuningFile) -> list[Tuned]:
+def tune(result: Result, file: TuningFile) -> list[Tuned[Rule]]:
     """Put the rules that follow from a result into a table; it is not saved yet.
 
     Raises
@@ -361,102 +414,5 @@ def _remarks(result: Result, jobs: Sequence[Job]) -> Iterator[str]:
         hosts = ", ".join(dict.fromkeys(job.hosts)) or "a machine without a name"
         what = ", ".join(str(job.about[k]) for k in ("mpi", "processor") if job.about.get(k))
         made = f"{what or 'MPI not known'}; {len(job.launches)} launches"
-        yield _line(f"{result.created}, {hosts}: {made}")
-    yield _line(" ".join(result.command))
-
-
-def _line(text: str) -> str:
-    """On one line, without anything that a table cannot hold."""
-    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-
-
-def report(found: Sequence[Tuned], result: Result, *, verbose: bool = False) -> Iterator[str]:
-    """Yield the lines about what was decided: a few for each place, or one for each size."""
-    for each in found:
-        yield label_of(each.place)
-        yield from aligned(_details(each), indent=2) if verbose else _outline(each)
-        yield f"  {summary(each)}"
-    if not verbose and any(each.changes for each in found):
-        yield "-v prints every size; --json FILE keeps what was measured"
-    if not result.complete:
-        yield "what was measured is not complete"
-    if has_wrong_results(result):
-        yield "WRONG RESULTS of some algorithms: these are not used; see xupc report"
-
-
-def _details(found: Tuned) -> list[list[str]]:
-    """Return a row for each size that changes, or that could not be judged."""
-    rows = [
-        [c.collective, str(c.nbytes), f"{c.before} -> {c.after}", str(c.gain)]
-        for c in found.changed
-    ]
-    rows += [
-        [c.collective, str(c.nbytes), f"as before: {c.why_not}"]
-        for c in found.changes if c.why_not
-    ]  # fmt: skip
-    return rows
-
-
-def _outline(found: Tuned) -> list[str]:
-    """Return a line for each range of sizes that changes alike, those with the largest gains."""
-    runs = [
-        list(run)
-        for _, run in itertools.groupby(
-            found.changes, key=lambda c: (c.collective, c.before, c.after)
-        )
-    ]
-    changed = [run for run in runs if run[0].before != run[0].after]
-    changed.sort(key=lambda run: -_gain(run))
-    rows = [
-        [
-            run[0].collective,
-            " to ".join(dict.fromkeys(formatting.size(c.nbytes) for c in (run[0], run[-1]))),
-            f"{run[0].before} -> {run[0].after}", f"{_gain(run):.2f} times as fast",
-        ]
-        for run in changed[:SHOWN]
-    ]  # fmt: skip
-    left = len(changed) - len(rows)
-    return [*aligned(rows, indent=2), *([f"  and {left} more such ranges"] if left > 0 else [])]
-
-
-def _gain(run: Sequence[Change]) -> float:
-    return geometric_mean(change.gain.value for change in run if change.gain)
-
-
-def summary(found: Tuned) -> str:
-    """Return a text about the gain at a place."""
-    changed, count = len(found.changed), len(found.changes)
-    reasons = Counter(change.reason for change in found.changes if change.reason)
-    judged = count - sum(reasons.values())
-    why = "; ".join(f"{number} {text}" for text, number in reasons.most_common(3))
-    unjudged = f" (not judged: {why})" if why else ""
-    if not judged and not changed:
-        return f"nothing was decided: none of {count} sizes could be judged{unjudged}"
-    if not changed:
-        return (
-            f"{judged} of {count} sizes judged: none is faster with another algorithm beyond "
-            f"doubt{unjudged}"
-        )
-    return (
-        f"{changed} of {count} sizes changed: {found.gain_there:.2f} times as fast there, "
-        f"{found.gain_over_all:.2f} over all{unjudged}"
-    )
-
-
-def has_wrong_results(result: Result) -> bool:
-    """Return True if a measured call of xupc gave a wrong result."""
-    return any(
-        any(candidate.wrong)
-        for job in result.jobs
-        for cell in job.cells
-        for candidate in cell.candidates
-        if candidate.kind in (OURS, AGAIN)
-    )
-
-
-def hint(path: Path) -> str:
-    """Return what the user must do so that the library finds a table; empty if it does."""
-    usual = user_path()
-    if usual is not None and usual.resolve() == path.resolve():
-        return ""
-    return f"xupc uses it with XUPC_TUNING={path.resolve()}"
+        yield remark(f"{result.created}, {hosts}: {made}")
+    yield remark(" ".join(result.command))

@@ -11,7 +11,7 @@ import os
 import reprlib
 import stat
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ from .selection import CONDITIONS, FAMILIES, TRANSPORTS, CarrierRule, Rule, Tabl
 from .table_values import FAR, Read, one_of, truth, whole
 
 __all__ = [
-    "BUILT_IN", "TEXT_OF_BUILT_IN", "TEXT_OF_PRICED", "VARIABLE", "Found", "built_in", "find",
-    "load", "parse", "read", "text_of", "user_path",
+    "BUILT_IN", "METHODS", "TEXT_OF_BUILT_IN", "TEXT_OF_PRICED", "VARIABLE", "Found", "built_in",
+    "find", "load", "parse", "read", "text_of", "user_path",
 ]  # fmt: skip
 
 VARIABLE = "XUPC_TUNING"
@@ -301,15 +301,23 @@ def parse(text: str, name: str, base: Table | None) -> Table:
     return table
 
 
-def text_of(rule: Rule) -> str:
+def text_of(rule: Rule | CarrierRule) -> str:
     """Return a rule as the entry of a file that `parse` reads."""
-    values = {
-        **{key: getattr(rule.when, key) for key in CONDITIONS},
+    values = {key: getattr(rule.when, key) for key in CONDITIONS}
+    if isinstance(rule, CarrierRule):
+        return _entry(
+            "drop_in", CARRIER, {**values, "method": rule.method, "carrier": rule.carrier}
+        )
+    values |= {
         "collective": "*" if rule.collective == "*" else public_name(rule.collective),
         "algorithm": rule.name, "if_possible": rule.if_possible, "source": rule.source,
     }  # fmt: skip
-    lines = [f"{key} = {_text(values[key])}" for key in RULE if values[key] not in (None, "")]
-    return "\n".join(["[[choose]]", *lines, ""])
+    return _entry("choose", RULE, values)
+
+
+def _entry(kind: str, keys: Iterable[str], values: Mapping[str, Any]) -> str:
+    lines = [f"{key} = {_text(values[key])}" for key in keys if values[key] not in (None, "")]
+    return "\n".join([f"[[{kind}]]", *lines, ""])
 
 
 def _text(value: str | int | bool) -> str:
