@@ -278,12 +278,13 @@ class Case:
             return running(self.op, self.func, x)
         if self.form == "suffix_reduce":
             return backwards(self.op, self.func, x)
-        columns = [x[k :: self.each] for k in range(self.each)] if self.each > 1 else [x]
-        if len(columns) < 64 or self.op >= Op.FUNC:
+        each = self.each
+        if each < 64 or self.op >= Op.FUNC:
+            columns = [x[k::each] for k in range(each)] if each > 1 else [x]
             return np.array([running(self.op, self.func, c)[-1] for c in columns], self.dtype)
-        out = x[: self.each].copy()  # block by block, which is faster
-        for at in range(self.each, self.n, self.each):
-            more = x[at : at + self.each]
+        out = x[:each].copy()  # block by block, which is faster
+        for at in range(each, self.n, each):
+            more = x[at : at + each]
             both = np.stack([out[: len(more)], more])
             with np.errstate(all="ignore"):
                 if self.op in (Op.LOGAND, Op.LOGOR):
