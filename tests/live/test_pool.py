@@ -83,7 +83,7 @@ def test_a_program_whose_time_is_up_shows_its_stacks(jobs: Pool) -> None:
 
 @pytest.mark.parametrize("when", ["freed", "finalized"])
 def test_bytes_behind_an_allocation_are_looked_at(jobs: Pool, when: str) -> None:
-    """Behind those of a collective allocation and of one by a single thread."""
+    """A job that ends names those of a collective allocation and of one by a single thread."""
     result = jobs.launch(2, PROGRAM, args=["writes_behind", when])
     assert result.returncode == 0, result.report()
     found = [text for text in result.leftovers if "were written to" in text]
