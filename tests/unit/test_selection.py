@@ -69,6 +69,15 @@ def test_long_calls_on_a_node_with_levels_go_by_levels() -> None:
     assert flat.rule("reduce_mpi_all", 1 << 20).name != "multicore:levels"
 
 
+def test_scans_on_a_node_with_levels_go_by_levels_over_rows_of_blocks() -> None:
+    """One block on each thread has the shorter chain of reads, where that can be carried out."""
+    levelled = built_in().at(LEVELLED)
+    for name in ("prefix_reduce", "exclusive_suffix_reduce"):
+        assert levelled.rule(name, 8).name == "multicore:values"
+        other = levelled.rule(name, 8, lambda rule: rule.variant != "values")
+        assert other.name == "multicore:levels"
+
+
 @pytest.mark.parametrize("levels", ["", "2x4", "0", "many", "2,", "01"])
 def test_bad_levels(levels: str) -> None:
     with pytest.raises(ValueError, match=r'levels.*expected "none", "some", or the domains'):
