@@ -1,7 +1,7 @@
 """Count what collectives move across sockets and L3 domains, flat and by levels: a table.
 
 ``python benchmarks/levels.py > benchmarks/results/levels.md``; with names of machines: their parts;
-with the word ``rows``: the part about scans over rows of blocks.
+with the word ``rows``: the part about scans over rows of blocks; ``nodes``: the one about nodes.
 
 Each collective of a machine is counted in a process of its own, as many at a time as there are
 cores, the largest machines first. The counts do not depend on that.
@@ -48,6 +48,12 @@ COLLECTIVES = (
     "allav_reduce", "allav_reduce_all", "allav_reduce_scatter", "allav_prefix_reduce",
 )  # fmt: skip
 SIZES = (8, 1 << 16)
+PLACES_OF_NODES = ((2, "2x2x4"), (4, "2x2x4"), (2, "2x4x4"))
+COLLECTIVES_OF_NODES = (
+    "reduce_mpi", "reduce_mpi_all", "reduce_scatter", "allav_reduce", "allav_reduce_all",
+    "allav_reduce_scatter",
+)  # fmt: skip
+SIZES_OF_NODES = {False: (4096, 1 << 16), True: (4096,)}  # True: a block for each thread
 MACHINES_OF_ROWS = ("2x4", "1x4x8", "2x4x4", "2x4x8")
 MOST_OF_SCANS = 128
 """Threads of a machine on which scans are counted: their plans grow with the square."""
@@ -55,8 +61,10 @@ MOST_OF_SCANS = 128
 
 def main(machines: Sequence[str]) -> None:
     """Print the page, or the parts of some machines."""
-    if [*machines] == ["rows"]:
-        _print_rows()
+    parts = {"rows": _print_rows, "nodes": _print_nodes}
+    if parts.keys() >= {*machines} and machines:
+        for word in machines:
+            parts[word]()
         return
     if not machines:
         print(HEAD)
@@ -74,6 +82,19 @@ def main(machines: Sequence[str]) -> None:
             print()
     if not machines:
         _print_rows()
+        _print_nodes()
+
+
+def _print_nodes() -> None:
+    """Print the part about several nodes."""
+    print(NODES, flush=True)
+    for nodes, machine in PLACES_OF_NODES:
+        found = describe(machine)
+        tree = with_machine(Tree([k for k in range(nodes) for _ in found.cpus]), found)
+        for collective in COLLECTIVES_OF_NODES:
+            for nbytes in SIZES_OF_NODES[collective.endswith("scatter")]:
+                for row in _rows(collective, nbytes, tree):
+                    print(f"| {nodes} | {machine} | {' | '.join(row)} |", flush=True)
 
 
 def _print_rows() -> None:
@@ -162,6 +183,11 @@ tree of threads.
 
 | machine | threads | rows | {' | '.join(COLUMNS[2:])} |
 {'|---' * (len(COLUMNS) + 1)}|"""
+NODES = f"""
+## Reductions on several nodes
+
+| nodes | machine | {' | '.join(COLUMNS)} |
+{'|---' * (len(COLUMNS) + 2)}|"""
 HEAD = "\n".join([
     "This page is counted and modelled, not measured.",
     "",

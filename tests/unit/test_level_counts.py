@@ -11,9 +11,11 @@ from click.testing import CliRunner
 
 from xupc import cli
 from xupc.algorithms.conditions import CallFacts
+from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import Variant, find
 from xupc.algorithms.scan_spec import ScanSpec
 from xupc.algorithms.transfer_lists import Transfers
+from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.backends.simulator.level_counts import FLAT_THREADS, Counted, count
 from xupc.backends.simulator.sim_program import Program
 from xupc.bench.results import Cell
@@ -267,6 +269,49 @@ def test_a_scan_on_domains_of_any_size_crosses_less_than_without_levels(collecti
     for x, other in zip(found.levels, flat.levels, strict=True):
         if x.level not in ("node", "thread"):
             assert x.nbytes <= 8 * 4 * x.domains < other.nbytes, x.level
+
+
+def reduction_of(form: str, tree: Tree, n: int) -> tuple[Variant, CallFacts]:
+    """Return a reduction of n elements of 8 bytes on each thread, by levels."""
+    to = None if form.endswith("all") else 0
+    layout = Layout(tree.size, 0, 0, n, n * tree.size)
+    given = (
+        ReduceScatter(n, 8, exact=False) if form == "reduce_scatter"
+        else Reduction(
+            layout, n if "mpi" in form else 1, 8, to, ordered=False, exact="mpi" not in form,
+            element_wise="mpi" in form,
+        )
+    )  # fmt: skip
+    tuning = call_on(tree, None, 8).tuning
+    call = CallFacts(tree, tuning, ("all", "all"), [given], kernels.find("f8", Op.ADD))
+    return variant_of(form, MULTICORE, "levels"), call
+
+
+@pytest.mark.parametrize("machine", ["2x2x2", "2x4x4", "3,1/2,2"])
+@pytest.mark.parametrize("form", ["reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all"])
+def test_one_value_leaves_and_enters_each_domain_on_several_nodes(form: str, machine: str) -> None:
+    """Exactly the least: a value of each domain but those of the node root, and one message."""
+    tree = tree_on(machine, nodes=2)
+    found = counts_of(*reduction_of(form, tree, 1), chains=False)
+    ways = 2 if form.endswith("all") else 1
+    bytes_of = {x.level: x.nbytes for x in found.levels}
+    assert bytes_of["node"] == 8 * ways
+    for level in tree.levels(0).levels[1:]:
+        inside = 2 * (len(level.roots) - 1)
+        assert bytes_of[level.name] == 8 * ways * (1 + inside), level.name
+
+
+@pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all", "reduce_scatter"])
+def test_long_reductions_on_several_nodes_fold_inside_domains(form: str) -> None:
+    """At most twice the least: the results of slices go to the node root."""
+    tree, n = tree_on("2x4x4", nodes=2), 1024
+    found = counts_of(*reduction_of(form, tree, n), chains=False)
+    bytes_of = {x.level: x.nbytes for x in found.levels}
+    whole = 8 * n * (tree.size if form == "reduce_scatter" else 1)
+    least = {"reduce_mpi": 1, "reduce_mpi_all": 2, "reduce_scatter": 1.5}[form]
+    for level in tree.levels(0).levels[1:]:
+        inside = 2 * (len(level.roots) - 1)
+        assert bytes_of[level.name] - bytes_of["node"] <= 2 * least * inside * whole, level.name
 
 
 # --- the command ----------------------------------------------------------------------------------

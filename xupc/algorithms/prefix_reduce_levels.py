@@ -56,7 +56,8 @@ class _Areas:
     @staticmethod
     def of(trees: tuple[ScanTree, ...]) -> _Areas:
         """Return areas that are enough for the values of some trees with the same levels."""
-        firsts, at = [], 3
+        firsts: list[tuple[int, int, int, int]] = []
+        at = 3
         for level in zip(*(tree.levels for tree in trees), strict=True):
             domains = [domain for some in level for domain in some.values()]
             last = len(firsts) + 1 == len(trees[0].levels)

@@ -108,11 +108,14 @@ class ScanTree:
                     down = depth + 1 + level
                     found.add((down, down - 1, x.root, x.above))
         for thread in range(len(self.positions)):
-            domain, parts = self.before(thread) or (None, [])
-            for span, _ in parts if domain else ():
-                owner = domain.owner(span)
-                written = 2 * depth if owner is None else 0
-                found.add((2 * depth + 1, written, thread, domain.root if owner is None else owner))
+            if way := self.before(thread):
+                domain, parts = way
+                owners = [domain.owner(span) for span, _ in parts]
+                found |= {
+                    (2 * depth + 1, 2 * depth if owner is None else 0, thread,
+                     domain.root if owner is None else owner)
+                    for owner in owners
+                }  # fmt: skip
         return frozenset(found)
 
 
