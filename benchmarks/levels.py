@@ -1,6 +1,7 @@
 """Count what collectives move across sockets and L3 domains, flat and by levels: a table.
 
-``python benchmarks/levels.py > benchmarks/results/levels.md``; with names of machines: their parts.
+``python benchmarks/levels.py > benchmarks/results/levels.md``; with names of machines: their parts;
+with the word ``rows``: the part about scans over rows of blocks; ``nodes``: the one about nodes.
 
 Each collective of a machine is counted in a process of its own, as many at a time as there are
 cores, the largest machines first. The counts do not depend on that.
@@ -15,16 +16,22 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import product
 
+import numpy as np
+
 from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Variant
+from xupc.algorithms.scan_spec import ScanSpec
 from xupc.backends.simulator.level_counts import SOURCES, Counted, count
 from xupc.backends.simulator.sim_program import Program
 from xupc.bench.results import Cell
 from xupc.cli.level_counts import with_machine
 from xupc.flags import MULTICORE
+from xupc.ops import Op
+from xupc.pgas.layout import Layout
 from xupc.plan.plan import barrier_plan
 from xupc.predict.price import programs_of
+from xupc.reduction import kernels
 from xupc.report.plans import call_of
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
@@ -41,12 +48,24 @@ COLLECTIVES = (
     "allav_reduce", "allav_reduce_all", "allav_reduce_scatter", "allav_prefix_reduce",
 )  # fmt: skip
 SIZES = (8, 1 << 16)
+PLACES_OF_NODES = ((2, "2x2x4"), (4, "2x2x4"), (2, "2x4x4"))
+COLLECTIVES_OF_NODES = (
+    "reduce_mpi", "reduce_mpi_all", "reduce_scatter", "allav_reduce", "allav_reduce_all",
+    "allav_reduce_scatter",
+)  # fmt: skip
+SIZES_OF_NODES = {False: (4096, 1 << 16), True: (4096,)}  # True: a block for each thread
+MACHINES_OF_ROWS = ("2x4", "1x4x8", "2x4x4", "2x4x8")
 MOST_OF_SCANS = 128
 """Threads of a machine on which scans are counted: their plans grow with the square."""
 
 
 def main(machines: Sequence[str]) -> None:
     """Print the page, or the parts of some machines."""
+    parts = {"rows": _print_rows, "nodes": _print_nodes}
+    if parts.keys() >= {*machines} and machines:
+        for word in machines:
+            parts[word]()
+        return
     if not machines:
         print(HEAD)
     tasks = {machine: _tasks(machine) for machine in machines or MACHINES}
@@ -61,6 +80,38 @@ def main(machines: Sequence[str]) -> None:
                 for row in made[task].result():
                     print(f"| {' | '.join(row)} |", flush=True)
             print()
+    if not machines:
+        _print_rows()
+        _print_nodes()
+
+
+def _print_nodes() -> None:
+    """Print the part about several nodes."""
+    print(NODES, flush=True)
+    for nodes, machine in PLACES_OF_NODES:
+        found = describe(machine)
+        tree = with_machine(Tree([k for k in range(nodes) for _ in found.cpus]), found)
+        for collective in COLLECTIVES_OF_NODES:
+            for nbytes in SIZES_OF_NODES[collective.endswith("scatter")]:
+                for row in _rows(collective, nbytes, tree):
+                    print(f"| {nodes} | {machine} | {' | '.join(row)} |", flush=True)
+
+
+def _print_rows() -> None:
+    """Print the part about scans over rows of blocks of 3 elements."""
+    print(ROWS, flush=True)
+    tuning = built_in().tuning(Place.of(np.array([1]), "mpich", "shm", oversubscribed=False))
+    for machine, rows in product(MACHINES_OF_ROWS, (2, 20, 300)):
+        found = describe(machine)
+        tree = with_machine(Tree([0] * len(found.cpus)), found)
+        layout = Layout(tree.size, 0, 0, 3, 3 * rows * tree.size)
+        spec = ScanSpec(layout, layout, 8, backward=False)
+        call = CallFacts(tree, tuning, ("all", "all"), [spec], kernels.find("f8", Op.ADD))
+        for variant in registry.find("prefix_reduce", MULTICORE).variants:
+            if variant.label in ("push", "levels"):
+                numbers = _numbers(programs_of(variant, call))
+                row = [machine, str(tree.size), str(rows), variant.name, *numbers]
+                print(f"| {' | '.join(row)} |", flush=True)
 
 
 def _threads(machine: str) -> int:
@@ -125,6 +176,18 @@ COLUMNS = (
     "us, barrier by levels",
 )  # fmt: skip
 TABLE = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
+ROWS = f"""## Scans over rows of blocks
+
+`all_prefix_reduce` of 8-byte values in blocks of 3. The first row is the default of MULTICORE, a
+tree of threads.
+
+| machine | threads | rows | {' | '.join(COLUMNS[2:])} |
+{'|---' * (len(COLUMNS) + 1)}|"""
+NODES = f"""
+## Reductions on several nodes
+
+| nodes | machine | {' | '.join(COLUMNS)} |
+{'|---' * (len(COLUMNS) + 2)}|"""
 HEAD = "\n".join([
     "This page is counted and modelled, not measured.",
     "",

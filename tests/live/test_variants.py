@@ -56,6 +56,14 @@ def test_levels_below_the_node(
 
 
 @pytest.mark.parametrize(
+    "engine", ["native", pytest.param("python", marks=[pytest.mark.once, pytest.mark.slow])]
+)
+def test_levels_on_several_nodes(live: Live, engine: str) -> None:
+    env = {"XUPC_ENGINE": engine, "XUPC_TOPOLOGY": "2x1x2"}
+    assert live(8, BY_LEVELS, nodes="2x4", env=env).stdout.split() == ["2"]
+
+
+@pytest.mark.parametrize(
     ("threads", "machine", "engine"),
     [
         (8, "2x2x2", "native"),

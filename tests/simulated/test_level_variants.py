@@ -115,33 +115,69 @@ def test_private_arrays_on_several_nodes(form: str, monkeypatch: pytest.MonkeyPa
     assert ran[True] > ran[False]
 
 
+SHARED_ON_NODES = ["reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "reduce_scatter"]
+
+
+def job_on_nodes(form: str, threads: int, rng: random.Random) -> tuple[reductions.Job, bool]:
+    """Return a call with as much on each thread, and whether the order of operands matters."""
+    block, rows = rng.choice([1, 5, 40]), rng.choice([1, 2])
+    ordered, to = rng.random() < 0.4, rng.randrange(threads)
+    in_place = form == "reduce_mpi_all" and rng.random() < 0.4
+    first, nelems = 0 if in_place else rng.randrange(threads), block * rows * threads
+    if form == "reduce_scatter":
+        first, block, nelems = 0, threads * block, threads * block * threads
+    elif "mpi" not in form:
+        block = rng.choice([1, 5])
+        first, nelems = 0, block * rows * threads - block // 2
+    job = reductions.Job(
+        form, threads, first, 0, block, nelems, to, ordered, (0, 0, 0), in_place
+    )  # fmt: skip
+    return job, ordered
+
+
 @pytest.mark.soak
-def test_shared_arrays_on_several_nodes() -> None:
-    """Whole blocks on each thread, in all modes, in place too."""
-    variant, tuning = by_levels("reduce_mpi_all"), {**reductions.tuning_of("mixed"), **ROOM}
+@pytest.mark.parametrize("form", SHARED_ON_NODES)
+def test_shared_arrays_on_several_nodes(form: str) -> None:
+    """As much on each thread, in all modes, in place too."""
+    variant, tuning = by_levels(form), {**reductions.tuning_of("mixed"), **ROOM}
     assert variant is not None
     ran = 0
     for threads in (2, 3, 5, 8):
         for labels in placements(threads).values():
-            rng = random.Random(f"{seed()} {labels}")
-            for _ in range(amount(3, 60)):
-                tree = on_nodes(labels, rng)
-                block, rows = rng.choice([1, 5, 40]), rng.choice([1, 2])
-                in_place, sync, ordered = rng.random() < 0.4, rng.choice(SYNCS), rng.random() < 0.4
-                job = reductions.Job(
-                    "reduce_mpi_all", threads, 0 if in_place else rng.randrange(threads), 0, block,
-                    block * rows * threads, 0, ordered, (0, 0, 0), in_place,
-                )  # fmt: skip
+            rng = random.Random(f"{seed()} {form} {labels}")
+            for _ in range(amount(2, 60)):
+                tree, sync = on_nodes(labels, rng), rng.choice(SYNCS)
+                job, ordered = job_on_nodes(form, threads, rng)
                 kernel = reductions.Symbols(ordered)
                 if not variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
                     continue
-                space = 96 * ITEM + Calls.shift
+                space = (96 if form != "reduce_scatter" else 48 * threads) * ITEM + Calls.shift
                 story = Calls(Planner(tree), space, kernel, rng.randrange(1 << 30))
                 for tight in (True, False, True):
                     story.reduce(job, variant, sync, tuning, tight=tight)
                 story.run(rng.choice([None, 1]))
                 ran += 1
-    assert ran > 20
+    assert ran > 10
+
+
+@pytest.mark.parametrize("form", SHARED_ON_NODES)
+def test_exact_shared_ones_keep_the_order_on_several_nodes(form: str) -> None:
+    both, tuning = ("all", "all"), {**reductions.tuning_of("mixed"), **ROOM}
+    variant, rng, ran = by_levels(form), random.Random(form), 0
+    assert variant is not None
+    for labels in ([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2]):
+        threads = len(labels)
+        block, nelems = (3, 3 * threads) if form != "reduce_scatter" else (
+            2 * threads, 2 * threads * threads
+        )  # fmt: skip
+        job = reductions.Job(form, threads, 0, 0, block, nelems, 1, True)
+        expected = brackets(job, PUSH, [0] * threads, both, tuning)
+        for _ in range(amount(4, 40)):
+            tree = on_nodes(labels, rng)
+            if variant.can_run(CallFacts(tree, tuning, both, job.arguments(), Trees())):
+                assert brackets(job, variant, labels, both, tuning, tree) == expected, tree
+                ran += 1
+    assert ran
 
 
 @pytest.mark.parametrize("form", ["reduce", "reduce_all", "reduce_scatter"])

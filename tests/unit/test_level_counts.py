@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,22 @@ from click.testing import CliRunner
 
 from xupc import cli
 from xupc.algorithms.conditions import CallFacts
+from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import Variant, find
+from xupc.algorithms.scan_spec import ScanSpec
 from xupc.algorithms.transfer_lists import Transfers
+from xupc.algorithms.values_reduce_scatter import ReduceScatter
 from xupc.backends.simulator.level_counts import FLAT_THREADS, Counted, count
 from xupc.backends.simulator.sim_program import Program
 from xupc.bench.results import Cell
 from xupc.cli.level_counts import counts_of, with_machine
 from xupc.flags import MULTICORE, PULL, PUSH
+from xupc.ops import Op
+from xupc.pgas.layout import Layout
 from xupc.plan.plan import Plan, barrier_plan
 from xupc.plan.recorder import Operand
 from xupc.plan.steps import Barrier, BlockRef, Copy
+from xupc.reduction import kernels
 from xupc.report.plans import call_of
 from xupc.topology.machine import describe
 from xupc.topology.tree import Tree
@@ -223,6 +230,88 @@ def test_an_allreduce_moves_at_most_twice_the_least(collective: str, machine: st
     assert [level.nbytes for level in found.levels] == [
         2 * n * (level.domains - 1) for level in found.levels
     ]
+
+
+def scans_of(collective: str, tree: Tree, rows: int) -> tuple[Variant, CallFacts]:
+    """Return a scan of so many rows of blocks of 3 elements of 8 bytes."""
+    layout = Layout(tree.size, 0, 0, 3, 3 * rows * tree.size)
+    call = call_on(tree, ScanSpec(layout, layout, 8, collective.startswith("suffix")))
+    call = CallFacts(tree, call.tuning, call.sync, call.arguments, kernels.find("f8", Op.ADD))
+    return variant_of(collective, MULTICORE, "levels"), call
+
+
+@pytest.mark.parametrize("machine", ["2x2x2", "2x4x4", "8,8/8,6", "3,1/2,2"])
+@pytest.mark.parametrize(("collective", "rows"), [("prefix_reduce", 1), ("prefix_reduce", 3)])
+def test_a_scan_passes_one_value_out_of_a_domain_and_one_into_it(
+    collective: str, rows: int, machine: str
+) -> None:
+    """The domain of the root of the one around has its values there: nothing crosses its border.
+
+    Nothing comes before the first row of the first thread, nor behind the last row of the last.
+    """
+    tree = tree_on(machine)
+    found = counts_of(*scans_of(collective, tree, rows), chains=False)
+    counted = {x.level: x.nbytes for x in found.levels}
+    values = 0
+    for wider, level in pairwise(tree.levels(0).levels):
+        others = set(level.roots) - set(wider.roots)
+        values += 2 * rows * len(others) - (level.root_of[-1] in others)
+        assert counted[level.name] == 8 * values, level.name
+
+
+@pytest.mark.parametrize("collective", ["prefix_reduce", "suffix_reduce"])
+def test_a_scan_on_domains_of_any_size_crosses_less_than_without_levels(collective: str) -> None:
+    """Six threads of an L3 domain have one value or two, and get as many."""
+    tree = tree_on(MACHINES[-1])
+    by_levels, call = scans_of(collective, tree, 1)
+    found = counts_of(by_levels, call, chains=False)
+    flat = counts_of(variant_of(collective, MULTICORE, "values"), call, chains=False)
+    for x, other in zip(found.levels, flat.levels, strict=True):
+        if x.level not in ("node", "thread"):
+            assert x.nbytes <= 8 * 4 * x.domains < other.nbytes, x.level
+
+
+def reduction_of(form: str, tree: Tree, n: int) -> tuple[Variant, CallFacts]:
+    """Return a reduction of n elements of 8 bytes on each thread, by levels."""
+    to = None if form.endswith("all") else 0
+    layout = Layout(tree.size, 0, 0, n, n * tree.size)
+    given = (
+        ReduceScatter(n, 8, exact=False) if form == "reduce_scatter"
+        else Reduction(
+            layout, n if "mpi" in form else 1, 8, to, ordered=False, exact="mpi" not in form,
+            element_wise="mpi" in form,
+        )
+    )  # fmt: skip
+    tuning = call_on(tree, None, 8).tuning
+    call = CallFacts(tree, tuning, ("all", "all"), [given], kernels.find("f8", Op.ADD))
+    return variant_of(form, MULTICORE, "levels"), call
+
+
+@pytest.mark.parametrize("machine", ["2x2x2", "2x4x4", "3,1/2,2"])
+@pytest.mark.parametrize("form", ["reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all"])
+def test_one_value_leaves_and_enters_each_domain_on_several_nodes(form: str, machine: str) -> None:
+    """Exactly the least: a value of each domain but those of the node root, and one message."""
+    tree = tree_on(machine, nodes=2)
+    found = counts_of(*reduction_of(form, tree, 1), chains=False)
+    ways = 2 if form.endswith("all") else 1
+    bytes_of = {x.level: x.nbytes for x in found.levels}
+    assert bytes_of["node"] == 8 * ways
+    for level in tree.levels(0).levels[1:]:
+        inside = 2 * (len(level.roots) - 1)
+        assert bytes_of[level.name] == 8 * ways * (1 + inside), level.name
+
+
+@pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all", "reduce_scatter"])
+def test_long_reductions_on_several_nodes_fold_inside_domains(form: str) -> None:
+    """At most twice the least: the results of slices go to the node root."""
+    tree, n = tree_on("2x4x4", nodes=2), 1024
+    found = counts_of(*reduction_of(form, tree, n), chains=False)
+    bytes_of = {x.level: x.nbytes for x in found.levels}
+    whole = 8 * n * (tree.size if form == "reduce_scatter" else 1)
+    least = {"reduce_mpi": 1, "reduce_mpi_all": 2, "reduce_scatter": 1.5}[form]
+    for level in tree.levels(0).levels[1:]:
+        inside = 2 * (len(level.roots) - 1)
+        assert bytes_of[level.name] - bytes_of["node"] <= 2 * least * inside * whole, level.name
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -69,6 +69,25 @@ def test_long_calls_on_a_node_with_levels_go_by_levels() -> None:
     assert flat.rule("reduce_mpi_all", 1 << 20).name != "multicore:levels"
 
 
+def test_reductions_on_a_few_nodes_with_levels_go_by_levels() -> None:
+    nodes = Place.of([16, 16], "mpich", "tcp", False, "2,4")
+    for name in ("reduce_mpi", "reduce_scatter", "allav_reduce_all"):
+        found = built_in().at(nodes)
+        assert found.rule(name, 4096).name == "multicore:levels"
+        assert found.rule(name, 4095).name != "multicore:levels"
+        flat = built_in().at(replace(nodes, levels=""))
+        assert flat.rule(name, 4096).name != "multicore:levels"
+
+
+def test_scans_on_a_node_with_levels_go_by_levels_over_rows_of_blocks() -> None:
+    """One block on each thread has the shorter chain of reads, where that can be carried out."""
+    levelled = built_in().at(LEVELLED)
+    for name in ("prefix_reduce", "exclusive_suffix_reduce"):
+        assert levelled.rule(name, 8).name == "multicore:values"
+        other = levelled.rule(name, 8, lambda rule: rule.variant != "values")
+        assert other.name == "multicore:levels"
+
+
 @pytest.mark.parametrize("levels", ["", "2x4", "0", "many", "2,", "01"])
 def test_bad_levels(levels: str) -> None:
     with pytest.raises(ValueError, match=r'levels.*expected "none", "some", or the domains'):

@@ -280,7 +280,7 @@ def test_it_says_which_one_a_call_gets_and_why() -> None:
 
 def test_it_lists_scans_and_reductions_of_arrays() -> None:
     lines = {line.split()[0]: line.split()[1:] for line in shown().splitlines()}
-    names = ("fused", "values", "led", "table", "push")
+    names = ("fused", "values", "led", "table", "push", "levels")
     assert lines["all_suffix_reduce"] == ["pull", "push", *(f"multicore:{n}" for n in names)]
     names = (
         "direct", "slices", "staged", "nodes", "chain", "parts", "table", "push", "levels",

@@ -19,7 +19,7 @@ from ..plan.patterns import tree_joins
 from ..records import record
 from ..topology.levels import NodeLevels
 
-__all__ = ["Brackets", "Part", "brackets"]
+__all__ = ["Brackets", "Part", "brackets", "middle_of", "pieces_of"]
 
 Piece = tuple[int, int]
 """Positions ``begin .. end``."""
@@ -70,7 +70,7 @@ def brackets(
                 here.add(p)
         pieces.append(
             {
-                root: list(_pieces(here, 0, count)) if in_order else [(min(here), count)]
+                root: list(pieces_of(here, 0, count)) if in_order else [(min(here), count)]
                 for root, here in domains.items()
                 if here
             }
@@ -88,18 +88,18 @@ def brackets(
     return Brackets(tuple(parts), tuple(max(map(len, x.values()), default=0) for x in pieces))
 
 
-def _pieces(positions: set[int], begin: int, end: int) -> list[Piece]:
+def pieces_of(positions: set[int], begin: int, end: int) -> list[Piece]:
     """Return the largest parts of the written tree, within ``begin .. end``, of these positions."""
     inside = [p for p in positions if begin <= p < end]
     if len(inside) == end - begin:
         return [(begin, end)]
     if not inside:
         return []
-    middle = _middle(begin, end)
-    return [*_pieces(positions, begin, middle), *_pieces(positions, middle, end)]
+    middle = middle_of(begin, end)
+    return [*pieces_of(positions, begin, middle), *pieces_of(positions, middle, end)]
 
 
-def _middle(begin: int, end: int) -> int:
+def middle_of(begin: int, end: int) -> int:
     """Return where the written tree over ``begin .. end`` divides."""
     return begin + (1 << ((end - begin - 1).bit_length() - 1))
 
@@ -117,7 +117,7 @@ def _parts(
     def tree(begin: int, end: int) -> list[Part]:
         if (begin, end) in where:
             return [(*where[begin, end], 0)]
-        middle = _middle(begin, end)
+        middle = middle_of(begin, end)
         left, right = tree(begin, middle), tree(middle, end)
         root, k, joins = right.pop()
         return [*left, *right, (root, k, joins + 1)]

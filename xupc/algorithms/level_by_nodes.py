@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..plan.placement import Facts
@@ -49,8 +51,8 @@ class LevelByNodes(ByNodes):
         mates = t.tree.node_size(t.my_node)
         self.fold = SlicedFold(
             t, self._slicing().within(MOST_AREAS), self.relay.out, stride,
-            [even_slices(size, r.itemsize, mates) for size in sizes], r.itemsize, self._own, -1,
-            reuses=False,
+            [even_slices(size, r.itemsize, mates) for size in sizes], r.itemsize,
+            self._own if self._reads_own else None, -1, reuses=False,
         )  # fmt: skip
         tree = parents(t.tree.levels(t.my_node), t.tree.local_index(t.node_root))
         self.parent = int(t.tree.members(t.my_node)[tree[self.fold.me]])
@@ -70,11 +72,17 @@ class LevelByNodes(ByNodes):
     def _own(self, _thread: int, u: int, begin: int) -> FoldOperand:
         return FoldOperand(self.r.src.on(self.t.me, self.units[u][0] + begin))
 
-    def _stage(self, u: int) -> None:
-        def put(place: BlockRef, begin: int, end: int) -> None:
-            self.t.copy(place, self._own(0, u, begin).part, end - begin)
+    @property
+    def _reads_own(self) -> bool:
+        """True if a thread folds its own operand where it is, without a copy in its scratch."""
+        return True
 
-        self.fold.stage(u, put)
+    def _put(self, u: int, place: BlockRef, begin: int, end: int) -> None:
+        """Copy these bytes of my operand of a unit to a place."""
+        self.t.copy(place, self._own(0, u, begin).part, end - begin)
+
+    def _stage(self, u: int) -> None:
+        self.fold.stage(u, partial(self._put, u))
         self.fold.up(u)
 
     def _fold_node(self, u: int) -> None:

@@ -116,10 +116,12 @@ def places_for(t: Facts, areas: int, nbytes: int, start: int = 0) -> tuple[Place
 def even_slices(nbytes: int, itemsize: int, threads: int) -> list[int]:
     """Return where each slice of a unit begins, and the end of the last one, in bytes.
 
-    Slices are whole cache lines, of almost equal length.
+    Slices are whole cache lines, of almost equal length. A single line is thread 0's, which is the
+    node root: across nodes its result is needed there.
     """
     n, grain = nbytes // itemsize, max(1, LINE // itemsize)
-    return [min(n, -(-n // grain) * i // threads * grain) * itemsize for i in range(threads + 1)]
+    lines = -(-n // grain)
+    return [min(n, -(-lines * i // threads) * grain) * itemsize for i in range(threads + 1)]
 
 
 class SlicedFold:

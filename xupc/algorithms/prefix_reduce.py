@@ -31,12 +31,20 @@ from functools import partial
 
 from ..flags import MULTICORE, PULL, PUSH
 from ..pgas.layout import moves
-from ..plan.patterns import mirrored, prefix_joins
 from ..plan.placement import MOST_BYTES, Facts
 from ..plan.recorder import ALL, DST, SRC, Operand, Recorder
 from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, Blocks, FoldOperand, Ranks
 from .conditions import CallFacts
 from .registry import algorithm
+from .scan_blocks import (
+    along,
+    in_order,
+    joined,
+    lowest_block,
+    results,
+    run_of,
+    values_of_rows,
+)
 from .scan_spec import ScanSpec
 from .tree_pipeline import DEPTH, Edge, FanIn, trade_values, traded_values
 
@@ -89,26 +97,15 @@ class _Sweep:
         for edge in self.down.values():
             edge.end()
 
-    def _joined(self, a: BlockRef, b: BlockRef) -> list[FoldOperand]:
-        """Return the value of two that follow each other along the line."""
-        if self.r.backward:
-            a, b = b, a
-        return [FoldOperand(a), FoldOperand(b, joins=1)]
-
     def _batch(self, j: int, row: int, rows: int, positions: int) -> None:
-        t, r, line, up = self.t, self.r, self.line, self.up
-        size, nbytes = r.itemsize, rows * r.itemsize
-        lowest = line.at(up.me, row + rows - 1 if r.backward else row)
-        assert lowest is not None
-        here = r.operand.on(t.me, lowest.place * size)
-        step = line.layout.block * size
-        single = lowest.nelems == 1
+        t, r, up = self.t, self.r, self.up
+        nbytes = rows * r.itemsize
+        lowest = lowest_block(r, up.me, row, rows)
         # up
-        value = here
-        if not single:
+        value = r.operand.on(t.me, lowest.place * r.itemsize)
+        if lowest.nelems > 1:
             value = self._place(0)
-            run = FoldOperand(here._replace(offset_step=size), lowest.nelems, 0, step)
-            t.fold(value, [run], rows=rows, dst_step=size)
+            values_of_rows(t, r, value, up.me, row, rows)
         lefts = []
         children = [child for child in up.below if child < positions]
         for i, child in enumerate(children):
@@ -116,7 +113,7 @@ class _Sweep:
             lefts.append(value)
             if child != children[-1] or up.above is not None or len(self.batches) > 1:
                 target = self._place(1 + i)
-                t.fold(target, self._joined(value, taken), rows)
+                t.fold(target, joined(r, value, taken), rows)
                 value = target
             up.below[child].taken(j)
         before: BlockRef | None = None
@@ -130,23 +127,11 @@ class _Sweep:
         # down
         later = children[::-1]
         for child, left in zip(later, reversed(lefts), strict=True):
-            leaves = [FoldOperand(left)] if before is None else self._joined(before, left)
+            leaves = [FoldOperand(left)] if before is None else joined(r, before, left)
             t.fold(self.down[child].target(j), leaves, rows)
         for child in later:
             self.down[child].give(j, nbytes)
-        # along
-        there = DST.on(t.me, lowest.place * size)
-        if r.exclusive:
-            _shifted(t, r, there, here, lowest.nelems, before, rows, step)
-        elif not single:
-            t.scan(
-                there, here, lowest.nelems, before, rows=rows, dst_step=step, src_step=step,
-                carry_step=size, reverse=r.backward,
-            )  # fmt: skip
-        elif before is not None:
-            t.fold(there, self._joined(before, here), rows)
-        else:
-            t.scan(there, here, 1)
+        results(t, r, up.me, before, row, rows)
         if self.before is not None:
             self.before.taken(j)
 
@@ -222,7 +207,7 @@ def _deal(t: Recorder, r: ScanSpec, *, push: bool) -> None:
 
 
 @contextmanager
-def _dealt(t: Recorder, r: ScanSpec, *, push: bool) -> Iterator[None]:
+def dealt(t: Recorder, r: ScanSpec, *, push: bool) -> Iterator[None]:
     """Bring src's elements to dst's places before the steps of the block, if they lie elsewhere.
 
     Threads then read and write each other's memory.
@@ -238,13 +223,13 @@ def _dealt(t: Recorder, r: ScanSpec, *, push: bool) -> Iterator[None]:
 # --- a tree of threads --------------------------------------------------------------------
 def pull(t: Recorder, r: ScanSpec) -> None:
     """Parents read their children's values in a tree of threads, children their parent's."""
-    with _dealt(t, r, push=False):
+    with dealt(t, r, push=False):
         _Sweep(t, r, push=False).run()
 
 
 def push(t: Recorder, r: ScanSpec) -> None:
     """Children write their values to their parent in a tree of threads, parents theirs."""
-    with _dealt(t, r, push=True):
+    with dealt(t, r, push=True):
         _Sweep(t, r, push=True).run()
 
 
@@ -253,26 +238,18 @@ def fused(t: Recorder, r: ScanSpec) -> None:
     """Let the last thread to arrive compute all results."""
     with t.single_mover(r.line.first, anyone=True):
         for position in reversed(range(r.line.layout.positions)):
-            _along(t, r, position, before=_runs_before(r, position))
+            along(t, r, position, before=_runs_before(r, position))
 
 
 def values(t: Recorder, r: ScanSpec) -> None:
     """Fold each block into its thread's op_scratch; combine there the values of those before."""
-    with _dealt(t, r, push=True):
+    with dealt(t, r, push=True):
         _at_once(t, r)
 
 
 def _runs_before(r: ScanSpec, position: int) -> list[FoldOperand]:
     """Return the blocks before a position."""
-    return _in_order(r, [_run(r, p) for p in range(position)])
-
-
-def _in_order(r: ScanSpec, leaves: list[FoldOperand]) -> list[FoldOperand]:
-    """Return values of the first positions, joined as the sweeps join them."""
-    joins = prefix_joins(len(leaves))
-    if r.backward:
-        leaves, joins = leaves[::-1], mirrored(joins)
-    return [leaf._replace(joins=n) for leaf, n in zip(leaves, joins, strict=True)]
+    return in_order(r, [run_of(r, p) for p in range(position)])
 
 
 def _at_once(t: Recorder, r: ScanSpec) -> None:
@@ -285,13 +262,13 @@ def _at_once(t: Recorder, r: ScanSpec) -> None:
         return
     later = [line.thread(p) for p in range(position + 1, line.layout.positions)]
     if later:
-        t.fold(Operand(OP_SCRATCH).on(t.me), [_run(r, position)])
+        t.fold(Operand(OP_SCRATCH).on(t.me), [run_of(r, position)])
         t.signal(there, [Ranks(thread) for thread in later])
     leaves = []
     for p in range(position):
         t.wait(there, line.thread(p))
         leaves.append(FoldOperand(Operand(OP_SCRATCH).on(line.thread(p))))
-    _along(t, r, position, _in_order(r, leaves))
+    along(t, r, position, in_order(r, leaves))
 
 
 # --- one block on each thread, on a few nodes ---------------------------------------------
@@ -303,16 +280,16 @@ def led(t: Recorder, r: ScanSpec) -> None:
     threads = _threads(r)
     mine = [p for p, thread in enumerate(threads) if t.on_my_node(thread)]
     for p in mine:
-        t.fold(Operand(OP_SCRATCH).on(threads[p]), [_run(r, p)])
+        t.fold(Operand(OP_SCRATCH).on(threads[p]), [run_of(r, p)])
     t.need(*trade_values(t, threads, r.itemsize, range(t.tree.node_count)))
     parts = traded_values(t, threads, r.itemsize)
     for p in mine:
-        _along(t, r, p, _in_order(r, [FoldOperand(part) for part in parts[:p]]))
+        along(t, r, p, in_order(r, [FoldOperand(part) for part in parts[:p]]))
 
 
 def table(t: Recorder, r: ScanSpec) -> None:
     """Let node roots exchange the value of each thread; a thread combines those before its own."""
-    with _dealt(t, r, push=True):
+    with dealt(t, r, push=True):
         _by_table(t, r)
 
 
@@ -327,7 +304,7 @@ def _by_table(t: Recorder, r: ScanSpec) -> None:
     near = [Ranks(thread) for thread in threads if t.on_my_node(thread)]
     listening = near if t.node_root in threads else [*near, Ranks(t.node_root)]
     if t.me in threads:
-        t.fold(Operand(OP_SCRATCH).on(t.me), [_run(r, threads.index(t.me))])
+        t.fold(Operand(OP_SCRATCH).on(t.me), [run_of(r, threads.index(t.me))])
         t.signal(arrived, listening)
     if Ranks(t.me) in listening:
         t.wait(arrived, near)
@@ -338,67 +315,11 @@ def _by_table(t: Recorder, r: ScanSpec) -> None:
         t.wait(there, t.node_root)
         position = threads.index(t.me)
         parts = traded_values(t, threads, size)
-        _along(t, r, position, _in_order(r, [FoldOperand(part) for part in parts[:position]]))
+        along(t, r, position, in_order(r, [FoldOperand(part) for part in parts[:position]]))
         if t.me != t.node_root:
             t.signal(read, (Ranks(t.node_root),))
     if t.me == t.node_root:  # its staging buffer is its own again
         t.wait(read, [ranks for ranks in near if t.me not in ranks])
-
-
-# --- the blocks of one row ----------------------------------------------------------------
-def _run(r: ScanSpec, position: int) -> FoldOperand:
-    """Return a position's block as a leaf."""
-    line, size = r.line, r.itemsize
-    block = line.at(position, 0)
-    assert block is not None
-    part = BlockRef(r.operand.index, line.thread(position), block.place * size, 0, size)
-    return FoldOperand(part, block.nelems)
-
-
-def _along(t: Recorder, r: ScanSpec, position: int, before: list[FoldOperand]) -> None:
-    """Record the results of a position, which continue the values before it."""
-    thread, size = r.line.thread(position), r.itemsize
-    block = r.line.at(position, 0)
-    assert block is not None
-    carry = None
-    if before:
-        carry = Operand(OP_SCRATCH).on(thread, OP_SCRATCH_BYTES // 2)
-        t.fold(carry, before)
-    there, here = (x.on(thread, block.place * size) for x in (DST, r.operand))
-    if r.exclusive:
-        _shifted(t, r, there, here, block.nelems, carry)
-    else:
-        t.scan(there, here, block.nelems, carry, reverse=r.backward)
-
-
-def _shifted(
-    t: Recorder, r: ScanSpec, there: BlockRef, here: BlockRef, nelems: int,
-    before: BlockRef | None, rows: int = 1, step: int = 0,
-) -> None:  # fmt: skip
-    """Record the exclusive results of a block in each of some rows, `step` bytes apart.
-
-    `before`: the values before the blocks; None for the first block, which is one row. There the
-    first element is written last, since it may also be the first operand.
-    """
-    size = r.itemsize
-    first, rest = there, there + size
-    if r.backward:
-        first, rest, here = there + (nelems - 1) * size, there, here + size
-    if nelems > 1:
-        t.scan(
-            rest, here, nelems - 1, before, rows=rows, dst_step=step, src_step=step,
-            carry_step=size, reverse=r.backward,
-        )  # fmt: skip
-    if before is None:
-        if r.identity:
-            t.fold(first, [])
-    elif rows == 1:  # a scan, not a copy: it makes NaN the one that all results have
-        t.scan(first, before, 1)
-    elif nelems == 1:
-        t.copy(first, before, rows * size)
-    else:
-        row, values = first._replace(offset_step=step), before._replace(offset_step=size)
-        t.copy(row, values, size, rows)
 
 
 # --- where each variant can run -----------------------------------------------------------

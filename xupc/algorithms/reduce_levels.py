@@ -16,7 +16,12 @@ from .level_reduce import SUMMARY, SlicedFold, Slicing, even_slices, places_for
 from .private_staging import cut
 from .reduce_spec import Piece, Reduction
 from .registry import algorithm
-from .values_reduce_across_nodes import can_be_in_parts, is_exchanged
+from .values_reduce_across_nodes import (
+    can_be_in_parts,
+    can_pass_chain,
+    is_exchanged,
+    passes_chain,
+)
 from .values_reduce_spec import ReduceSpec
 
 
@@ -26,12 +31,6 @@ def _slicing(t: Facts, r: Reduction, blocks: int) -> Slicing:
     found = (r.layout.position(thread) for thread in range(t.size))
     positions = tuple(p if p is not None and p < n else None for p in found)
     return Slicing(t.tree.levels(0), positions, r.exact or r.ordered, not r.element_wise)
-
-
-def _can_slice(call: CallFacts) -> bool:
-    """One node; with NONCOMM_FUNC one block on each thread; room for each partial result."""
-    r: Reduction = call.arguments[0]
-    return call.one_node and _has_room(call, r)
 
 
 def _has_room(call: CallFacts, r: Reduction) -> bool:
@@ -89,41 +88,68 @@ def _fold_range(t: Recorder, r: Reduction, piece: Piece, used: int) -> int:
     return used + places.width if places.short else used
 
 
-for _form in ("reduce", "reduce_all", "reduce_mpi"):
-    algorithm(
-        _form, MULTICORE, "levels", SUMMARY, applies=_can_slice, preferred=by_name
-    )(by_levels)  # fmt: skip
-
-
 # --- across nodes --------------------------------------------------------------------------------
-def _by_element(r: Reduction) -> ReduceSpec:
-    """Return the reduction of each thread's blocks as one of private arrays."""
+def _as_values(r: Reduction) -> ReduceSpec:
+    """Return the reduction of each thread's blocks, or of its value, as one of private arrays."""
     return ReduceSpec(r.each, r.itemsize, r.to, r.ordered, r.exact, False)
 
 
-def _can_reduce_all(call: CallFacts) -> bool:
-    """One node, or equally many whole blocks per thread (REPRODUCIBLE: from thread 0 on); room."""
+def _facts(call: CallFacts | Recorder, work: ReduceSpec) -> CallFacts:
+    return CallFacts(call.tree, call.tuning, call.sync, [work], call.kernel)
+
+
+def _can_reduce(call: CallFacts) -> bool:
+    """One node, or as much on each thread, in order if that matters; NONCOMM_FUNC: one row; room.
+
+    On several nodes each thread has equally many whole blocks, or in a reduction to one value any
+    elements. Where the order matters, the operands begin at thread 0, and nodes are in order.
+    """
     r: Reduction = call.arguments[0]
     if call.one_node:
         return _has_room(call, r)
     even = r.short == r.each and r.layout.blocks % call.size == 0
-    ordered = not r.exact or r.layout.first == 0
-    if not (even and ordered and has_room(call)) or r.by_row:
+    enough = even if r.element_wise else r.layout.positions == call.size
+    begins = not r.exact or r.layout.first == 0
+    if not (enough and begins and has_room(call)) or r.by_row:
         return False
-    return can_be_in_parts(
-        CallFacts(call.tree, call.tuning, call.sync, [_by_element(r)], call.kernel)
-    )
+    return can_be_in_parts(_facts(call, _as_values(r)))
 
 
-@algorithm(
-    "reduce_mpi_all", MULTICORE, "levels", SUMMARY, applies=_can_reduce_all, preferred=by_name
-)
-def all_by_levels(t: Recorder, r: Reduction) -> None:
-    """Fold slices up the levels of each node; node roots exchange; results go down to all."""
+def reduce_by_levels(t: Recorder, r: Reduction) -> None:
+    """Fold slices up the levels of each node; node roots exchange; results go down to all or one.
+
+    In a reduction to one value there is one slice.
+    """
     if t.one_node:
         by_levels(t, r)
-    else:
+    elif r.element_wise:
         SharedLevels(t, r).record()
+    else:
+        ValueLevels(t, r).record()
+
+
+for _form in ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all"):
+    algorithm(
+        _form, MULTICORE, "levels", SUMMARY, applies=_can_reduce, preferred=by_name
+    )(reduce_by_levels)  # fmt: skip
+
+
+class ValueLevels(LevelByNodes):
+    """Record a reduction to one value across nodes: each thread first folds its own elements."""
+
+    def __init__(self, t: Recorder, r: Reduction) -> None:
+        self.shared = r
+        work = _as_values(r)
+        super().__init__(t, work, is_exchanged(_facts(t, work)), False)
+
+    def _put(self, _unit: int, place: BlockRef, _begin: int, _end: int) -> None:
+        position = self.shared.layout.position(self.t.me)
+        assert position is not None
+        self.t.fold(place, [self.shared.leaf(position, 0, self.shared.layout.blocks)])
+
+    @property
+    def _reads_own(self) -> bool:
+        return False
 
 
 class SharedLevels(LevelByNodes):
@@ -131,9 +157,10 @@ class SharedLevels(LevelByNodes):
 
     def __init__(self, t: Recorder, r: Reduction) -> None:
         self.shared = r
-        work = _by_element(r)
-        call = CallFacts(t.tree, t.tuning, t.sync, [work], t.kernel)
-        super().__init__(t, work, is_exchanged(call), False)
+        work = _as_values(r)
+        call = _facts(t, work)
+        flat = is_exchanged(call)
+        super().__init__(t, work, flat, not flat and can_pass_chain(call) and passes_chain(call))
 
     def _slicing(self) -> Slicing:
         mates = self.t.tree.node_size(self.t.my_node)

@@ -69,15 +69,24 @@ class _OneNode:
 
 # --- shared arrays ------------------------------------------------------------------------------
 def _can_be_shared(call: CallFacts) -> bool:
-    """One node, and room for an element of each block and partial result, in the written order."""
-    return call.one_node and _fits_one_node(call, staged=False)
+    """One node, or as `nodes`; room for an element of each block and partial result; in order."""
+    if not call.one_node:
+        return LevelNodes.applies(call, call.arguments[0])
+    return _fits_one_node(call, staged=False)
 
 
 @algorithm(
     "reduce_scatter", MULTICORE, "levels", _SUMMARY, applies=_can_be_shared, preferred=by_name
 )
 def shared_by_levels(t: Recorder, r: ReduceScatter) -> None:
-    """Fold the block of each thread up the levels, so that it ends there."""
+    """Fold the block of each thread up the levels, so that it ends there; or at the node root.
+
+    Across nodes each thread copies its operands to its scratch, as private ones: only then are all
+    blocks for a node next to each other.
+    """
+    if not t.one_node:
+        LevelNodes(t, r).record()
+        return
     t.ready(ALL, ALL)
     work = _OneNode(t, r, staged=False)
     for u in range(len(work.units)):

@@ -45,6 +45,8 @@ HOMES = {
     "permute": "permute",
     "permute_in_place": "permute_in_place",
     "prefix_reduce": "prefix_reduce suffix_reduce exclusive_prefix_reduce exclusive_suffix_reduce",
+    "prefix_reduce_levels": "prefix_reduce suffix_reduce exclusive_prefix_reduce "
+                            "exclusive_suffix_reduce",
     "reduce": "reduce reduce_all reduce_mpi reduce_mpi_all",
     "reduce_circulant": "reduce_mpi",
     "reduce_all_circulant": "reduce_mpi_all",

@@ -101,6 +101,32 @@ def reductions(dst: Any, src: Any, nelems: int, flags: int, salt: int) -> None:
     assert (dst.local[nelems:] == -1).all()
 
 
+def scans(dst: Any, src: Any, nelems: int, flags: int, salt: int) -> None:
+    """Scan three rows of blocks, the last of which is not full."""
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    block, count = nelems, nelems * threads * 3 - nelems // 2
+    part = (np.arange(src.local.size) * 7 + 31 * me + salt) % 97
+    src.local[:] = part
+    place = [
+        (q // block % threads, q // block // threads * block + q % block) for q in range(count)
+    ]
+    values = np.array([(k * 7 + 31 * i + salt) % 97 for i, k in place], float)
+    before = np.concatenate([[0.0], np.cumsum(values)])
+    behind = np.concatenate([np.cumsum(values[::-1])[::-1], [0.0]])
+    mine = [q for q, (i, _) in enumerate(place) if i == me]
+    at = [place[q][1] for q in mine]
+    from_, to = (x.ptr(0).cast(blocksize=block) for x in (src, dst))
+    for call, whole in ((xupc.all_prefix_reduce, before), (xupc.all_suffix_reduce, behind)):
+        for exclusive in (False, True):
+            dst.local[:] = -1
+            more = xupc.EXCLUSIVE if exclusive else 0
+            run(call, flags | more, to, from_, xupc.ADD, count, block, None)
+            skip = exclusive == (call is xupc.all_suffix_reduce)
+            found = whole[1:] if skip else whole[:-1]
+            assert (dst.local[at] == found[mine]).all()
+            assert (np.delete(dst.local, at) == -1).all()
+
+
 def in_another_order(team: Any) -> None:
     """Gather in a team whose ranks are not in the order of its threads, and lack one."""
     threads, me = [*range(1, xupc.THREADS, 2), *range(xupc.THREADS - 2, -1, -2)][:-1], xupc.MYTHREAD
@@ -126,12 +152,17 @@ with xupc.init() as team:
     for salt, (nbytes, (into, out)) in enumerate(product(SIZES, product(IN, OUT))):
         broadcasts(dst, src, nbytes, into | out, salt)
         gathers(dst, src, nbytes, into | out, salt)
-        lists(dst, src, nbytes, into | out, salt)
+        if team.state.tree.node_count == 1:
+            lists(dst, src, nbytes, into | out, salt)
     in_another_order(team)
     sizes = (1, 13, 20_000)
     most = max(sizes) * xupc.THREADS
     dst, src = (xupc.all_alloc(most * xupc.THREADS, "f8", most) for _ in range(2))
     for salt, (nelems, mode) in enumerate(product(sizes, range(3))):
         reductions(dst, src, nelems, IN[mode] | OUT[mode], salt)
+    rows = (1, 2, 300) if team.state.tree.node_count == 1 else ()
+    dst, src = (xupc.all_alloc(900 * xupc.THREADS, "f8", 900) for _ in range(2))
+    for salt, (nelems, mode) in enumerate(product(rows, range(3))):
+        scans(dst, src, nelems, IN[mode] | OUT[mode], salt)
     if not xupc.MYTHREAD:
         print(*(len(level.domains) for level in team.state.tree.levels(0).levels[1:]))
