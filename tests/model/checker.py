@@ -16,25 +16,50 @@ Plain data must not be raced for: a read must know the last write, a write all r
 
 The futex is the kernel's: waiting compares and goes to sleep in one step, but may compare a value
 that is older than the last FUTEX_WAKE allows to be; waking wakes all. There are no timeouts.
+
+The checker numbers places of threads, views, and lists of messages, so a state is a short tuple of
+numbers. It keeps the result of each operation by place, view and messages.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-RELAXED, ACQUIRE, RELEASE, SEQ_CST = range(4)
-LOAD, STORE, ADD, SWAP, WAIT, WAKE, READ, WRITE, MEET, MARK_, AGAIN_ = range(11)
-MARK, AGAIN = (MARK_,), (AGAIN_,)
-_EAGER = (READ, WRITE, MARK_, AGAIN_)
+from model.operations import (
+    ACQUIRE,
+    ADD,
+    AGAIN_,
+    BROKEN,
+    END,
+    LOAD,
+    MARK_,
+    MEET,
+    NAMES,
+    READ,
+    RELAXED,
+    RELEASE,
+    SEQ_CST,
+    STORE,
+    WAIT,
+    WAKE,
+    WRITE,
+    Op,
+    Steps,
+)
+from model.views import Numbers, View, Views
 
-Op = tuple[Any, ...]
-Steps = Generator[Op, Any, Any]
-View = tuple[int, ...]
-Message = tuple[int, View]
+Row = tuple[tuple[int, int], ...]
+"""The messages of a word that can still be read: the value, and the number of the view."""
+State = tuple[Any, ...]
+What = tuple[int, Op, Any] | str
+"""A step: the thread, its operation, the result."""
+Drop = tuple[View, dict[int, int], list[dict[int, int]]]
+"""How many values of each word no thread reads any more; the views counted anew without them, and
+of each word the messages."""
+NOBODY = -1
 
 
 class Broken(Exception):
@@ -58,9 +83,19 @@ class Machine:
     """Words of one writer that nobody reads by seq_cst: when they are stored changes nothing."""
 
     def __post_init__(self) -> None:
-        self.kept: dict[Any, Op] = {}
-        self.joined: dict[tuple[View, View], View] = {}
         self.states = self.steps = 0
+        self._places = Numbers()  # (thread, call, registers, results so far)
+        self._ops: list[Op] = []  # the next operation at each place, and whether it is done at once
+        self._at_once: list[bool] = []
+        self._after: list[dict[Any, int]] = []  # the next place, by the operation's result
+        self._views = Views()
+        self._rows = Numbers()
+        # results, by such numbers
+        self._loaded: dict[tuple[int, int, int, int], list[tuple[int, int, What]]] = {}
+        self._stored: dict[tuple[int, int, int], tuple[int, int, int, What]] = {}
+        self._masked: dict[tuple[int, int], tuple[dict[int, int], dict[int, int]]] = {}
+        self._drops: dict[tuple[int, ...], Drop | None] = {}
+        self._dropped: dict[View, Drop] = {}
 
     def word(self, name: str, *, eager: bool = False) -> int:
         """A new atomic word, 0."""
@@ -75,72 +110,101 @@ class Machine:
         return len(self.plain) - 1
 
     # -- threads -----------------------------------------------------------------------
-    def _next(self, me: int, local: tuple[int, Any, tuple[Any, ...]]) -> Op:
-        """What a thread does next: an operation, ("goto", local), ("end",) or ("broken", text)."""
-        key = (me, local)
-        found = self.kept.get(key)
-        if found is None:
-            found = self.kept[key] = self._replay(me, *local)
-        return found
+    def _place(self, me: int, at: int, registers: Any, results: tuple[Any, ...]) -> int:
+        """Return the place of a thread at its next operation on shared memory, END or BROKEN."""
+        while True:
+            op = self._replay(me, at, registers, results)
+            if op[0] == AGAIN_:
+                results = results[: len(results) - results[::-1].index("mark")]
+            elif op[0] == MARK_:
+                results = (*results, "mark")
+            elif op[0] == END and len(op) > 1:
+                at, registers, results = at + 1, op[1], ()
+            else:
+                break
+        number = self._places.of((me, at, registers, results))
+        if number == len(self._ops):
+            self._ops.append(op)
+            stores = op[0] == STORE and op[1] in self.eager and op[3] != SEQ_CST
+            self._at_once.append(stores or op[0] in (READ, WRITE, BROKEN))
+            self._after.append({})
+        return number
 
     def _replay(self, me: int, at: int, registers: Any, results: tuple[Any, ...]) -> Op:
+        """Return what a thread does next; at a call's end (END, registers), after all (END,)."""
         steps = self.thread(me, at, registers)
         if steps is None:
-            return ("end",)
+            return (END,)
         try:
             op = next(steps)
             for result in results:
                 op = steps.send(result)
         except StopIteration as over:
-            return ("goto", (at + 1, over.value, ()))
+            return END, over.value
         except Broken as problem:
-            return ("broken", f"thread {me}: {problem}")
-        if op is MARK:
-            return ("goto", (at, registers, (*results, "mark")))
-        if op is AGAIN:
-            back = len(results) - results[::-1].index("mark")
-            return ("goto", (at, registers, results[:back]))
+            return BROKEN, f"thread {me}: {problem}"
         return op
 
+    def _next(self, place: int, result: Any) -> int:
+        """Return the place after an operation with a result."""
+        after = self._after[place]
+        found = after.get(result)
+        if found is None:
+            me, at, registers, results = self._places.things[place]
+            found = after[result] = self._place(me, at, registers, (*results, result))
+        return found
+
     # -- states ------------------------------------------------------------------------
-    # A state is (memory, order, kernel, data, threads): of each word the readable messages; the
-    # oldest value that a seq_cst access may read, and a futex; of each datum (value, a bit for
-    # each thread that has read it since); of each thread (local, view, asleep on). A view has an
-    # entry for each word, and for each datum the bits of what is known: the last write (1) and
-    # which reads since (2, 4, ...).
-    def _first(self) -> Any:
+    # A state is one tuple: of each word the number of its readable messages, then of each word the
+    # oldest value that a seq_cst access may read, then of each futex; of each datum (value, a bit
+    # for each thread that has read it since); of each thread its place, then its view, then what it
+    # is asleep on. A view has an entry for each word, and for each datum the bits of what is known:
+    # the last write (1) and which reads since (2, 4, ...).
+    def _first(self) -> list[Any]:
         w, d = len(self.words), len(self.plain)
-        view = (0,) * w + (1,) * d
-        zeros = (0,) * w
-        threads = tuple(((0, self.registers, ()), view, -1) for _ in range(self.threads))
-        return (((0, view),),) * w, zeros, zeros, ((0, 1),) * d, threads
+        self._w = self._views.words = w
+        self._data = 3 * w
+        self._local = self._data + d
+        self._view = self._local + self.threads
+        self._asleep = self._view + self.threads
+        self._nothing = self._views.of((0,) * (w + d))
+        view = self._views.of((0,) * w + (1,) * d)
+        row = self._rows.of(((0, view),))
+        places = [self._place(t, 0, self.registers, ()) for t in range(self.threads)]
+        return [
+            *[row] * w, *[0] * (2 * w), *[(0, 1)] * d,
+            *places, *[view] * self.threads, *[NOBODY] * self.threads,
+        ]  # fmt: skip
 
     def explore(self, most: int = 10_000_000) -> str | None:
         """Every state that can be reached; what is wrong, with the way there, or None."""
-        first = self._settle(self._first())
+        first = self._settle(self._first(), range(self.threads))
         if isinstance(first, str):
             return first
         # known by 64 bits of hash: two states of a million that share one are most unlikely
-        came: dict[int, tuple[int | None, str]] = {hash(first): (None, "")}
-        back: dict[int, list[int]] = {}
+        known = {hash(first): 0}
+        came: list[tuple[int, What]] = [(-1, "")]
+        back: list[list[int]] = [[]]
         ends: list[int] = []
         queue = deque([first])
+        number = -1
         while queue:
             state = queue.popleft()
-            number = hash(state)
-            following = list(self._successors(state))
+            number += 1
+            following = self._successors(state)
+            self.steps += len(following)
             for what, after in following:
-                self.steps += 1
                 if isinstance(after, str):
-                    return self._story(came, number, [what, after])
-                then = hash(after)
-                back.setdefault(then, []).append(number)
-                if then not in came:
-                    came[then] = (number, sys.intern(what))
+                    return self._story(came, number, [self._text(what), after])
+                then = known.setdefault(hash(after), len(came))
+                if then == len(came):
+                    came.append((number, what))
+                    back.append([])
                     queue.append(after)
+                back[then].append(number)
             self.states = len(came)
             if not following:
-                if any(self._next(t, th[0])[0] != "end" for t, th in enumerate(state[4])):
+                if any(self._ops[place][0] != END for place in state[self._local : self._view]):
                     return self._story(came, number, [self._stuck(state)])
                 ends.append(number)
             if len(came) > most:
@@ -148,281 +212,279 @@ class Machine:
         return self._all_end(came, back, ends)
 
     def _all_end(
-        self,
-        came: dict[int, tuple[int | None, str]],
-        back: dict[int, list[int]],
-        ends: list[int],
+        self, came: list[tuple[int, What]], back: list[list[int]], ends: list[int]
     ) -> str | None:
         """Return the story of a state that cannot reach an end (an endless loop), or None."""
-        seen = set(ends)
-        queue = deque(ends)
-        while queue:
-            for before in back.get(queue.popleft(), ()):
-                if before not in seen:
-                    seen.add(before)
-                    queue.append(before)
-        for number in came:
-            if number not in seen:
-                return self._story(came, number, ["never ends"])
-        return None
+        reaches = bytearray(len(came))
+        for number in ends:
+            reaches[number] = 1
+        waiting = ends
+        while waiting:
+            for before in back[waiting.pop()]:
+                if not reaches[before]:
+                    reaches[before] = 1
+                    waiting.append(before)
+        number = reaches.find(0)
+        return None if number < 0 else self._story(came, number, ["never ends"])
 
-    def _story(
-        self, came: dict[int, tuple[int | None, str]], number: int | None, last: list[str]
-    ) -> str:
+    def _story(self, came: list[tuple[int, What]], number: int, last: list[str]) -> str:
         lines = last[::-1]
-        while number is not None:
+        while number >= 0:
             number, what = came[number]
-            lines.append(what)
+            lines.append(self._text(what))
         return "\n".join(reversed(lines))
 
-    def _stuck(self, state: Any) -> str:
+    def _stuck(self, state: State) -> str:
         rows = []
-        for t, (local, _, asleep) in enumerate(state[4]):
-            op = self._next(t, local)
-            where = f"asleep on {self.words[asleep]}" if asleep >= 0 else self._text(op)
-            rows.append(f"thread {t} in call {local[0]}: {where}")
+        for t in range(self.threads):
+            place, asleep = state[self._local + t], state[self._asleep + t]
+            text = self._operation(self._ops[place])
+            where = f"asleep on {self.words[asleep]}" if asleep != NOBODY else text
+            rows.append(f"thread {t} in call {self._places.things[place][1]}: {where}")
         return "stuck: " + "; ".join(rows)
 
-    def _text(self, op: Op) -> str:
-        names = ("load", "store", "add", "swap", "futex wait", "futex wake", "read", "write",
-                 "meet")  # fmt: skip
-        if not isinstance(op[0], int):
-            return str(op[0])
-        place = "" if op[0] == MEET else (self.plain if op[0] in (READ, WRITE) else self.words)
-        return f"{names[op[0]]} {place[op[1]] if place else ''} {op[2:] or ''}"
+    def _text(self, what: What) -> str:
+        if isinstance(what, str):
+            return what
+        t, op, result = what
+        return f"thread {t}: {self._operation(op)} -> {result}"
+
+    def _operation(self, op: Op) -> str:
+        if op[0] >= MEET:
+            return NAMES[op[0]]
+        places = self.plain if op[0] in (READ, WRITE) else self.words
+        return f"{NAMES[op[0]]} {places[op[1]]} {op[2:] or ''}"
 
     # -- steps -------------------------------------------------------------------------
-    def _settle(self, state: Any) -> Any:
-        """Do all that commutes with whatever others do."""
-        moved = True
-        while moved:
-            moved = False
-            for t in range(self.threads):
-                while True:
-                    local = state[4][t][0]
-                    op = self._next(t, local)
-                    if op[0] == "broken":
-                        return op[1]
-                    if op[0] == "goto":
-                        state = self._with(state, t, local=op[1])
-                    elif op[0] in _EAGER or (
-                        op[0] == STORE and op[1] in self.eager and op[3] != SEQ_CST
-                    ):
-                        found = self._do(state, t, op)
-                        if isinstance(found, str):
-                            return found
-                        ((state, _),) = found
-                    else:
-                        break
-                    moved = True
-        return self._normal(state)
-
-    def _successors(self, state: Any) -> Any:
-        threads = state[4]
-        ops = [self._next(t, thread[0]) for t, thread in enumerate(threads)]
+    def _successors(self, state: State) -> list[tuple[What, Any]]:
+        """Return the states that follow, or what is wrong, each with the step to it."""
+        ops = [self._ops[place] for place in state[self._local : self._view]]
         if ops and all(op[0] == MEET for op in ops):
-            view = threads[0][1]
-            for _, other, _ in threads:
-                view = self._join(view, other)
-            for t in range(self.threads):
-                state = self._with(state, t, view=view, result=None)
-            yield "all meet", self._settle(state)
-            return
+            return [("all meet", self._meet(state))]
+        out: list[tuple[What, Any]] = []
         for t, op in enumerate(ops):
-            if threads[t][2] >= 0 or op[0] in ("end", MEET):
+            kind = op[0]
+            if kind in (END, MEET) or state[self._asleep + t] != NOBODY:
                 continue
-            found = self._do(state, t, op)
-            if isinstance(found, str):
-                yield f"thread {t}: {self._text(op)}", found
-                continue
-            for after, result in found:
-                yield f"thread {t}: {self._text(op)} -> {result}", self._settle(after)
+            if kind == LOAD:
+                self._load(state, t, op, out)
+            elif kind == WAIT:
+                self._wait(state, t, op, out)
+            else:
+                after = list(state)
+                if kind == WAKE:
+                    self._wake(after, t, op)
+                    what: What = (t, op, None)
+                    moved: range | tuple[int] = range(self.threads)
+                else:
+                    what, moved = self._store(after, t, op), (t,)
+                out.append((what, self._settle(after, moved)))
+        return out
 
-    def _with(
-        self, state: Any, t: int, *, local: Any = None, view: Any = None, **more: Any
-    ) -> Any:
-        memory, order, kernel, data, threads = state
-        old, seen, asleep = threads[t]
-        if local is None:
-            local = old
-        if "result" in more:
-            local = (local[0], local[1], (*local[2], more["result"]))
-        changed = (local, seen if view is None else view, more.get("asleep", asleep))
-        return memory, order, kernel, data, (*threads[:t], changed, *threads[t + 1 :])
+    def _meet(self, state: State) -> Any:
+        after = list(state)
+        view = after[self._view]
+        for other in after[self._view + 1 : self._asleep]:
+            view = self._views.join(view, other)
+        for t in range(self.threads):
+            after[self._view + t] = view
+            after[self._local + t] = self._next(after[self._local + t], None)
+        return self._settle(after, range(self.threads))
 
-    def _join(self, a: View, b: View) -> View:
-        key = a, b
-        found = self.joined.get(key)
+    def _load(self, state: State, t: int, op: Op, out: list[tuple[What, Any]]) -> None:
+        """Add the states after a load: one of each value that the thread may read."""
+        _, x, least, how = op
+        place, view, row = state[self._local + t], state[self._view + t], state[x]
+        oldest = self._views.things[view][x]
+        if how == SEQ_CST:
+            oldest = max(oldest, state[self._w + x])
+        key = place, view, row, oldest
+        found = self._loaded.get(key)
         if found is None:
-            w = len(self.words)
-            known = (x | y for x, y in zip(a[w:], b[w:], strict=True))
-            found = self.joined[key] = (*map(max, a[:w], b[:w]), *known)
-        return found
-
-    def _do(self, state: Any, t: int, op: Op) -> Any:
-        """[(state, result)] of all ways in which an operation can end, or what is wrong."""
-        kind = op[0]
-        if kind in (READ, WRITE):
-            return self._plain(state, t, op)
-        memory, order, kernel, data, threads = state
-        view = threads[t][1]
-        x = op[1]
-        messages = memory[x]
-        if kind == LOAD:
-            _, _, least, how = op
-            oldest = max(view[x], order[x]) if how == SEQ_CST else view[x]
-            out = []
+            found = self._loaded[key] = []
+            messages = self._rows.things[row]
             for ts in range(oldest, len(messages)):
                 value, told = messages[ts]
-                now = (*view[:x], ts, *view[x + 1 :])
+                now = self._views.enter(view, x, ts)
                 if how != RELAXED:
-                    now = self._join(now, told)
+                    now = self._views.join(now, told)
                 result = value if least is None else value >= least
-                out.append((self._with(state, t, view=now, result=result), result))
-            return out
-        if kind in (STORE, ADD, SWAP):
-            _, _, value, how = op
-            old, told = messages[-1]
-            ts = len(messages)
-            if kind != STORE and how in (ACQUIRE, SEQ_CST):
-                view = self._join(view, told)
-            now = (*view[:x], ts, *view[x + 1 :])
-            w = len(self.words)
-            given = now if how in (RELEASE, SEQ_CST) else (0,) * len(now)
-            given = (*given[:x], ts, *given[x + 1 :])
-            if kind != STORE:  # part of the release sequence of what it changes
-                given = self._join(given, (*told[:x], ts, *told[x + 1 : w], *told[w:]))
-            message = (old + value if kind == ADD else value, given)
-            memory = (*memory[:x], (*messages, message), *memory[x + 1 :])
-            if how == SEQ_CST:
-                order = (*order[:x], ts, *order[x + 1 :])
-            result = None if kind == STORE else old
-            state = (memory, order, kernel, data, threads)
-            return [(self._with(state, t, view=now, result=result), result)]
-        if kind == WAIT:
-            _, _, expected, low = op
-            values = [m[0] for m in messages[max(view[x], kernel[x]) :]]
-            same = {(value - expected) % low == 0 for value in values}
-            out = []
-            if True in same:
-                out.append((self._with(state, t, asleep=x), "sleeps"))
-            if False in same:
-                out.append((self._with(state, t, result=None), "goes on"))
-            return out
-        assert kind == WAKE
-        kernel = (*kernel[:x], max(kernel[x], view[x]), *kernel[x + 1 :])
-        state = (memory, order, kernel, data, threads)
-        for u, (_, _, asleep) in enumerate(threads):
-            if asleep == x:
-                state = self._with(state, u, asleep=-1, result=None)
-        return [(self._with(state, t, result=None), None)]
+                found.append((self._next(place, result), now, (t, op, result)))
+        for then, now, what in found:
+            after = list(state)
+            after[self._local + t] = then
+            after[self._view + t] = now
+            out.append((what, self._settle(after, (t,))))
 
-    def _plain(self, state: Any, t: int, op: Op) -> Any:
-        memory, order, kernel, data, threads = state
+    def _store(self, after: list[Any], t: int, op: Op) -> What:
+        """Change a state by a STORE, ADD or SWAP."""
         x = op[1]
-        at = len(self.words) + x
-        view = threads[t][1]
-        value, done = data[x]
-        if op[0] == READ:
-            if not view[at] & 1:
+        key = place, view, row = after[self._local + t], after[self._view + t], after[x]
+        found = self._stored.get(key)
+        if found is None:
+            found = self._stored[key] = self._new_store(place, view, row, t, op)
+        after[self._local + t], after[self._view + t], after[x], what = found
+        if op[3] == SEQ_CST:
+            after[self._w + x] = len(self._rows.things[row])
+        return what
+
+    def _new_store(
+        self, place: int, view: int, row: int, t: int, op: Op
+    ) -> tuple[int, int, int, What]:
+        """Return the place, the view and the word's messages after a STORE, ADD or SWAP."""
+        kind, x, value, how = op
+        messages: Row = self._rows.things[row]
+        ts = len(messages)
+        old, told = messages[-1]
+        if kind != STORE and how in (ACQUIRE, SEQ_CST):
+            view = self._views.join(view, told)
+        now = self._views.enter(view, x, ts)
+        given = now if how in (RELEASE, SEQ_CST) else self._views.enter(self._nothing, x, ts)
+        if kind != STORE:  # part of the release sequence of what it changes
+            given = self._views.join(given, self._views.enter(told, x, ts))
+        message = old + value if kind == ADD else value, given
+        result = None if kind == STORE else old
+        return (
+            self._next(place, result), now, self._rows.of((*messages, message)), (t, op, result)
+        )  # fmt: skip
+
+    def _wait(self, state: State, t: int, op: Op, out: list[tuple[What, Any]]) -> None:
+        """Add the states after a futex wait: asleep, or not if the word may differ."""
+        _, x, expected, low = op
+        place, view = state[self._local + t], state[self._view + t]
+        first = max(self._views.things[view][x], state[2 * self._w + x])
+        messages = self._rows.things[state[x]][first:]
+        same = {(value - expected) % low == 0 for value, _ in messages}
+        if True in same:
+            after = list(state)
+            after[self._asleep + t] = x
+            out.append(((t, op, "sleeps"), self._settle(after, (t,))))
+        if False in same:
+            after = list(state)
+            after[self._local + t] = self._next(place, None)
+            out.append(((t, op, "goes on"), self._settle(after, (t,))))
+
+    def _wake(self, after: list[Any], t: int, op: Op) -> None:
+        """Change a state by a futex wake."""
+        x = op[1]
+        kernel = 2 * self._w + x
+        after[kernel] = max(after[kernel], self._views.things[after[self._view + t]][x])
+        for u in range(self.threads):
+            if u == t or after[self._asleep + u] == x:
+                after[self._asleep + u] = NOBODY
+                after[self._local + u] = self._next(after[self._local + u], None)
+
+    # -- what commutes with whatever others do --------------------------------------------
+    def _settle(self, after: list[Any], moved: range | tuple[int]) -> State | str:
+        """Do all that threads do at once, of those that have moved; what is wrong, or the state."""
+        for t in moved:
+            while self._at_once[place := after[self._local + t]]:
+                op = self._ops[place]
+                if op[0] == STORE:
+                    self._store(after, t, op)
+                    continue
+                wrong = op[1] if op[0] == BROKEN else self._plain(after, t, op)
+                if wrong is not None:
+                    return wrong  # type: ignore[no-any-return]
+        self._forget_the_past(after)
+        return tuple(after)
+
+    def _plain(self, after: list[Any], t: int, op: Op) -> str | None:
+        """Change a state by a READ or WRITE; return what is wrong."""
+        kind, x = op[:2]
+        at, datum = self._w + x, self._data + x
+        value, done = after[datum]
+        knows = self._views.things[after[self._view + t]][at]
+        if kind == READ:
+            if not knows & 1:
                 return f"thread {t} reads {self.plain[x]}: race with a write"
             mine = 2 << t
-            data = (*data[:x], (value, done | mine), *data[x + 1 :])
-            # a later read is another one: views that include earlier reads do not include it
-            state = self._forget((memory, order, kernel, data, threads), at, ~mine)
-            view = (*view[:at], view[at] | mine, *view[at + 1 :])
-            return [(self._with(state, t, view=view, result=value), value)]
-        if view[at] & done != done:
-            return f"thread {t} writes {self.plain[x]}: race with a read or write"
-        data = (*data[:x], (op[2], 1), *data[x + 1 :])
-        state = self._forget((memory, order, kernel, data, threads), at, 0)
-        view = (*view[:at], 1, *view[at + 1 :])
-        return [(self._with(state, t, view=view, result=None), None)]
+            if done & mine:
+                # a later read is another one: views that include earlier reads do not include it
+                self._mask(after, at, ~mine)
+            after[datum] = value, done | mine
+            result, knows = value, knows | mine
+        else:
+            if knows & done != done:
+                return f"thread {t} writes {self.plain[x]}: race with a read or write"
+            self._mask(after, at, 0)
+            after[datum] = op[2], 1
+            result, knows = None, 1
+        after[self._view + t] = self._views.enter(after[self._view + t], at, knows)
+        after[self._local + t] = self._next(after[self._local + t], result)
+        return None
 
-    def _forget(self, state: Any, at: int, mask: int) -> Any:
+    def _mask(self, after: list[Any], at: int, mask: int) -> None:
         """Drop the bits outside of `mask` from every view's entry for a datum."""
-        memory, order, kernel, data, threads = state
+        rows, views = self._masked.setdefault((at, mask), ({}, {}))
 
-        def less(view: View) -> View:
-            if view[at] & ~mask == 0:
-                return view
-            return (*view[:at], view[at] & mask, *view[at + 1 :])
+        def less(view: int) -> int:
+            found = views.get(view)
+            if found is None:
+                knows = self._views.things[view][at]
+                found = views[view] = self._views.enter(view, at, knows & mask)
+            return found
 
-        memory = tuple(tuple((value, less(told)) for value, told in row) for row in memory)
-        threads = tuple((local, less(view), asleep) for local, view, asleep in threads)
-        return memory, order, kernel, data, threads
+        for x in range(self._w):
+            row = after[x]
+            found = rows.get(row)
+            if found is None:
+                messages = self._rows.things[row]
+                found = self._rows.of(tuple((value, less(told)) for value, told in messages))
+                rows[row] = found
+            after[x] = found
+        for i in range(self._view, self._asleep):
+            after[i] = less(after[i])
 
-    def _normal(self, state: Any) -> Any:
-        """Return the state without values that no thread can read any more, counted anew."""
-        memory, order, kernel, data, threads = state
-        w = len(self.words)
-        nothing = (0,) * (w + len(data))
-        over = [self._next(t, thread[0])[0] == "end" for t, thread in enumerate(threads)]
-        running = [thread[1] for thread, at_end in zip(threads, over, strict=True) if not at_end]
-        if not running:
-            return (), (), (), data, tuple((local, (), -1) for local, _, _ in threads)
-        threads = tuple(
-            (thread[0], nothing, -1) if at_end else thread
-            for thread, at_end in zip(threads, over, strict=True)
-        )
-        drop = tuple(min(column) for column in zip(*(view[:w] for view in running), strict=True))
+    def _forget_the_past(self, after: list[Any]) -> None:
+        """Drop the values that no thread can read any more, and count the others anew."""
+        places = after[self._local : self._view]
+        over = [t for t, place in enumerate(places) if self._ops[place][0] == END]
+        if len(over) == self.threads:
+            after[: self._data] = [0] * self._data
+            after[self._view : self._asleep] = [self._nothing] * self.threads
+            return
+        running = after[self._view : self._asleep]
+        for t in reversed(over):
+            del running[t]
+        key = tuple(running)
+        if key in self._drops:
+            found = self._drops[key]
+        else:
+            found = self._drops[key] = self._drop(key)
+        if found is None:
+            return
+        for t in over:
+            after[self._view + t] = self._nothing
+        drop, views, rows = found
+        w = self._w
+        for x, (d, known) in enumerate(zip(drop, rows, strict=True)):
+            row = known.get(after[x])
+            if row is None:
+                messages = self._rows.things[after[x]][d:]
+                row = known[after[x]] = self._rows.of(
+                    tuple((value, self._less(told, drop, views)) for value, told in messages)
+                )
+            after[x] = row
+            if d:
+                after[w + x] = max(after[w + x] - d, 0)
+                after[2 * w + x] = max(after[2 * w + x] - d, 0)
+        for i in range(self._view, self._asleep):
+            after[i] = self._less(after[i], drop, views)
+
+    def _drop(self, running: tuple[int, ...]) -> Drop | None:
+        """Return what no thread with these views reads, None if that is nothing."""
+        every = [self._views.things[view][: self._w] for view in running]
+        drop = tuple(min(column) for column in zip(*every, strict=True))
         if not any(drop):
-            return state
+            return None
+        return self._dropped.setdefault(drop, (drop, {}, [{} for _ in drop]))
 
-        def less(view: View) -> View:
-            return (*[a - b if a > b else 0 for a, b in zip(view, drop, strict=False)], *view[w:])
-
-        memory = tuple(
-            tuple((value, less(told)) for value, told in row[d:])
-            for row, d in zip(memory, drop, strict=True)
-        )
-        order, kernel = less(order), less(kernel)
-        threads = tuple((local, less(view), asleep) for local, view, asleep in threads)
-        return memory, order, kernel, data, threads
-
-
-def load(word: int, how: int) -> Op:
-    """The word's value."""
-    return LOAD, word, None, how
-
-
-def at_least(word: int, least: int, how: int) -> Op:
-    """A load, of which only is known whether it gave so much."""
-    return LOAD, word, least, how
-
-
-def store(word: int, value: int, how: int) -> Op:
-    return STORE, word, value, how
-
-
-def add(word: int, value: int, how: int) -> Op:
-    """fetch_add."""
-    return ADD, word, value, how
-
-
-def swap(word: int, value: int, how: int) -> Op:
-    """exchange."""
-    return SWAP, word, value, how
-
-
-def futex_wait(word: int, expected: int, low: int = 1 << 32) -> Op:
-    """Sleep if the word has this value, of which only the lower part is compared."""
-    return WAIT, word, expected, low
-
-
-def futex_wake(word: int) -> Op:
-    """Wake all."""
-    return WAKE, word
-
-
-def meet() -> Op:
-    """Wait for all threads, by other means than the core's."""
-    return (MEET,)
-
-
-def read(datum: int) -> Op:
-    return READ, datum
-
-
-def write(datum: int, value: int) -> Op:
-    return WRITE, datum, value
+    def _less(self, view: int, drop: View, known: dict[int, int]) -> int:
+        """Return a view counted anew."""
+        found = known.get(view)
+        if found is None:
+            old = self._views.things[view]
+            new = [a - b if a > b else 0 for a, b in zip(old, drop, strict=False)]
+            found = known[view] = self._views.of((*new, *old[self._w :]))
+        return found

@@ -16,15 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from model.checker import (
+from model.checker import Broken, Machine
+from model.operations import (
     ACQUIRE,
     AGAIN,
     MARK,
     RELAXED,
     RELEASE,
     SEQ_CST,
-    Broken,
-    Machine,
     Steps,
     add,
     at_least,

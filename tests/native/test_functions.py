@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.sanitizers import SANITIZERS, compiled, damaged, output_of
+from support.sanitizers import compiled, damaged, output_of
 
 SOURCE = Path(__file__).with_name("functions.c")
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 
 def run(folder: Path, **headers: str) -> str:
     """Compile the driver, maybe with another header, and return the output of a run."""
-    return output_of(compiled(folder, SOURCE, SANITIZERS["address"], **headers))
+    return output_of(compiled(folder, SOURCE, "address", **headers))
 
 
 def test_every_order_within_its_buffers(tmp_path: Path) -> None:

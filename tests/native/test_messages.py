@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.sanitizers import SANITIZERS, compiled, damaged, output_of
+from support.sanitizers import compiled, damaged, output_of
 from support.soak import amount, seed
 
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ BREAKS = {
 
 def build(folder: Path, **headers: str) -> Path:
     """Compile the driver, with another mpi_messages.h if its text is given."""
-    return compiled(folder, HERE / "messages.c", SANITIZERS["address"], **headers)
+    return compiled(folder, HERE / "messages.c", "address", **headers)
 
 
 def test_all_that_meet_agree_and_every_byte_arrives(tmp_path: Path) -> None:

@@ -25,15 +25,15 @@ TOTALS = re.compile(r"(\d+) operations, (\d+) barriers, (\d+) wake-ups, (\d+) di
 pytestmark = [pytest.mark.soak, pytest.mark.once]
 
 
-def build(folder: Path, flags: list[str], **headers: str) -> Path:
+def build(folder: Path, kind: str, *flags: str, **headers: str) -> Path:
     """Compile the driver, with another shm_protocol.h if given; skip if that cannot be."""
-    return compiled(folder, HERE / "protocol.c", [NO_TIMEOUT, *flags], **headers)
+    return compiled(folder, HERE / "protocol.c", kind, NO_TIMEOUT, *flags, **headers)
 
 
 @pytest.mark.parametrize("kind", SANITIZERS)
 def test_no_race_no_wrong_byte_no_lost_wake_up(kind: str, tmp_path: Path) -> None:
     """Random calls in every mode and way of waiting, calls that differ among them."""
-    program = build(tmp_path, SANITIZERS[kind])
+    program = build(tmp_path, kind)
     sums = [0, 0, 0, 0]
     for number, (threads, mode, wait) in enumerate(WAYS):
         text = output_of(program, threads, CALLS, seed() + number, mode, wait)
@@ -107,9 +107,9 @@ BROKEN = {
 def test_a_broken_core_is_noticed(name: str, tmp_path: Path) -> None:
     """One line of shm_protocol.h changed at a time."""
     right, wrong, words = BROKEN[name]
-    flags = [*SANITIZERS["thread"], SHORT_STALL]
     places = 2 if name == "one line of arrivals" else 1
-    program = build(tmp_path, flags, **damaged("shm_protocol", right, wrong, places))
+    header = damaged("shm_protocol", right, wrong, places)
+    program = build(tmp_path, "thread", SHORT_STALL, **header)
     texts = []
     for calls in (300, 3000):  # most are noticed by few calls
         for number, (threads, mode, wait) in enumerate(WAYS):

@@ -5,40 +5,54 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 NATIVE = Path(__file__).parents[2] / "xupc" / "backends" / "native"
-FLAGS = ["-std=c11", "-g", "-O1", "-fwrapv", "-ffp-contract=off", "-pthread"]
+FLAGS = ["-std=c11", "-g1", "-O1", "-fwrapv", "-ffp-contract=off", "-pthread"]
 SANITIZERS = {
     "thread": ["-fsanitize=thread"],
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
 }
 
+MISTAKES = {**SANITIZERS, "address": ["-fsanitize=address"]}
+"""The same for a header with a mistake, in less of the compiler's time: each has its own program.
 
-def compiler_for(folder: Path, flags: list[str]) -> str:
-    """The compiler, if it makes programs with these flags that run here; else the test skips."""
-    compiler = os.environ.get("CC") or shutil.which("cc")
-    if compiler is None:
+Programs with the right headers are checked for undefined behaviour, too.
+"""
+
+
+def compiler() -> str:
+    """The C compiler; the test skips if there is none."""
+    found = os.environ.get("CC") or shutil.which("cc")
+    if found is None:
         pytest.skip("no C compiler")
-    probe = folder / "probe.c"
-    probe.write_text("int main(void) { return 0; }\n")
-    trial = [compiler, *flags, str(probe), "-o", str(folder / "probe")]
-    built = subprocess.run(trial, capture_output=True).returncode == 0
-    if not built or subprocess.run([folder / "probe"], capture_output=True).returncode != 0:
-        pytest.skip(f"the compiler's {flags[-1]} does not work here")
-    return compiler
+    return found
 
 
-def compiled(folder: Path, source: Path, flags: list[str], **headers: str) -> Path:
-    """The program, made with the engine's headers, or with these texts in the place of some."""
-    compiler = compiler_for(folder, flags)
+@cache
+def runs(*command: str) -> bool:
+    """Return whether programs that are compiled like this run here."""
+    with tempfile.TemporaryDirectory() as name:
+        source, program = Path(name, "probe.c"), Path(name, "probe")
+        source.write_text("int main(void) { return 0; }\n")
+        steps = [[*command, str(source), "-o", str(program)], [str(program)]]
+        return all(subprocess.run(step, capture_output=True).returncode == 0 for step in steps)
+
+
+def compiled(folder: Path, source: Path, kind: str, *flags: str, **headers: str) -> Path:
+    """The program under a sanitizer, with the engine's headers or these texts in place of some."""
+    checks = (MISTAKES if headers else SANITIZERS)[kind]
+    if not runs(compiler(), *checks):
+        pytest.skip(f"the compiler's {checks[-1]} does not work here")
     for name, text in headers.items():
         (folder / f"{name}.h").write_text(text)
     program = folder / source.stem
-    command = [compiler, *FLAGS, *flags, "-I", str(folder), "-I", str(NATIVE), str(source)]
-    command += ["-o", str(program), "-lm"]
+    command = [compiler(), *FLAGS, *checks, *flags, "-I", str(folder), "-I", str(NATIVE)]
+    command += [str(source), "-o", str(program), "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
 
