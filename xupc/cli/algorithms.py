@@ -172,7 +172,7 @@ def _names(known: Mapping[str, str]) -> list[str]:
 
 def _reasons(asked: Question, machine: Modelled, table: Table) -> list[str]:
     """Return the lines of ``--why``."""
-    priced = priced_or_refused(asked, machine, table)
+    (priced,) = priced_or_refused([asked], machine, table, "xupc algorithms")
     choice, rule = choice_of(asked, table)
     return [*why_lines(asked, priced, choice, rule.source), *notes(machine)]
 

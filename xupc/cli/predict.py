@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -36,6 +36,7 @@ from .common import (
 )
 from .predict_page import check_page, names_of, write_page
 from .predict_program import is_trace, of_program
+from .progress import Progress
 
 __all__ = [
     "family_option", "lines_of", "machine_option", "notes", "predict_command", "priced_or_refused",
@@ -43,6 +44,7 @@ __all__ = [
 ]  # fmt: skip
 
 _WORTH = 0.01  # a smaller gain is not printed
+_PATIENCE = 2.0  # seconds without a bar on a terminal
 _HEAD = ["variant", "time", "range", "bound by", "busiest node", "messages"]
 
 
@@ -154,7 +156,8 @@ def predict_command(
     each = check_page(page, nodes, threads, force)
     questions = [Question(name, n, nodes, threads, family, transport) for n in sizes]
     table = selection_table()
-    found = [(q, priced_or_refused(q, machine, table), choice_of(q, table)) for q in questions]
+    each_priced = priced_or_refused(questions, machine, table)
+    found = [(q, p, choice_of(q, table)) for q, p in zip(questions, each_priced, strict=True)]
     _print(found, machine, as_json)
     if page is not None:
         names = names_of([(choice, priced) for _, priced, (choice, _) in found])
@@ -198,14 +201,31 @@ def selection_table() -> Table:
         raise EnvironmentProblem(str(error)) from None
 
 
-def priced_or_refused(question: Question, machine: Machine, table: Table) -> list[Candidate]:
-    """Return the candidates; UsageError for a collective that takes lists."""
-    try:
-        return candidates(question, machine, table)
-    except Unplanned:
-        raise click.UsageError(
-            f"{question.collective}: the plans of this collective depend on lists"
-        ) from None
+def priced_or_refused(
+    questions: Sequence[Question], machine: Machine, table: Table, command: str = "xupc predict"
+) -> list[list[Candidate]]:
+    """Return the candidates of each call, with the progress of the command on stderr.
+
+    Raises
+    ------
+    UsageError
+        A collective takes lists.
+    """
+    found: list[list[Candidate]] = []
+    with Progress(command, after=_PATIENCE) as progress:
+
+        def show(done: float, name: str) -> None:
+            size = formatting.size(questions[len(found)].nbytes)
+            progress.show((len(found) + done) / len(questions), f"{size}, {name}")
+
+        for question in questions:
+            try:
+                found.append(candidates(question, machine, table, show))
+            except Unplanned:
+                raise click.UsageError(
+                    f"{question.collective}: the plans of this collective depend on lists"
+                ) from None
+    return found
 
 
 def lines_of(
