@@ -403,6 +403,33 @@ def test_why_a_variant_is_chosen() -> None:
     assert "<- the table's choice" in found.output
 
 
+@pytest.mark.parametrize("command", [["predict"], ["algorithms", "--why"], ["algorithms"]])
+@pytest.mark.parametrize("name", ["all_broadcast", "Bcast"])
+def test_the_size_as_an_argument(command: list[str], name: str) -> None:
+    word = xupc(*command, name, "64K", "--nodes", "2x2")
+    option = xupc(*command, "--nodes", "2x2", "--size", "64K", name)
+    assert word.exit_code == 0, word.output
+    assert word.output == option.output
+    assert "64 KiB" in word.output or "65536" in word.output
+
+
+def test_several_sizes_as_an_argument() -> None:
+    found = xupc("predict", "--nodes", "2x2", "Bcast", "8,64")
+    assert found.output.count("modelled, not measured") == 2
+
+
+@pytest.mark.parametrize("command", ["predict", "algorithms"])
+def test_a_wrong_size_as_an_argument(command: str) -> None:
+    call = [command, "Bcast", "--nodes", "2x2"]
+    for words, text in [
+        (["1M", "--size", "8"], "expected one size, got the argument SIZE and --size"),
+        (["1X"], "1X"),
+        (["1M", "8"], "unexpected extra argument"),
+    ]:
+        found = xupc(*call, *words)
+        assert (found.exit_code, text in found.output) == (2, True), found.output
+
+
 def test_a_result_beside_the_model() -> None:
     """Calls of a file in the repository: long ones are bound by the network, and near."""
     path = Path(__file__).parents[2] / "benchmarks/results/cluster-4x4-auto/mpich.json.gz"

@@ -55,7 +55,10 @@ def _machine(_context: object, _option: object, value: str) -> Machine:
         raise click.BadParameter(str(error)) from None
 
 
-def _sizes(_context: object, _option: object, value: str) -> tuple[int, ...]:
+def _sizes(_context: object, _option: object, value: str | None) -> tuple[int, ...] | None:
+    """Return the sizes of a list; None for an argument that is not there."""
+    if value is None:
+        return None
     try:
         return tuple(dict.fromkeys(size_of(word) for word in value.split(",")))
     except ValueError as error:
@@ -78,6 +81,7 @@ transport_option = click.option(
 
 @click.command("predict", epilog=examples(
     "xupc predict Bcast --nodes 64x16 --size 8,64K,1M",
+    "xupc predict all_broadcast 1M --nodes 64x128",
     "xupc predict allav_reduce_all --nodes 1000x64 --size 8 --machine lumi-c",
     "xupc predict Allgather --nodes 1000x64 --page curves.html",
     "xupc predict trace.json --nodes 64x4 --machine lumi-c",
@@ -85,10 +89,11 @@ transport_option = click.option(
     "xupc predict --against result.json --machine here.toml --fit fitted.toml",
 ))  # fmt: skip
 @options.collectives(nargs=1)
+@options.size_argument(_sizes)
 @click.option("--nodes", metavar="SPEC", help="Nodes and threads, such as 10000x128 or 3,1,4.")
 @click.option(
     "--size", "sizes", metavar="LIST", default="8,64K,1M", show_default=True, callback=_sizes,
-    help="Bytes of a block: 64K, or several.",
+    help="Bytes of a block: 64K, or several. Or SIZE after COLLECTIVE.",
 )  # fmt: skip
 @machine_option
 @family_option
@@ -113,9 +118,10 @@ transport_option = click.option(
 @click.option("--force", is_flag=True, help="Replace the file of --fit or --page if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the same as JSON data.")
 def predict_command(
-    collective: str | None, nodes: str | None, sizes: tuple[int, ...], machine: Machine,
-    family: str, transport: str, against: tuple[Path, ...], fitted: Path | None,
-    page: Path | None, force: bool, factor: float, as_json: bool,
+    collective: str | None, given: tuple[int, ...] | None, nodes: str | None,
+    sizes: tuple[int, ...], machine: Machine, family: str, transport: str,
+    against: tuple[Path, ...], fitted: Path | None, page: Path | None, force: bool,
+    factor: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Model what a call costs on a machine, by each variant.
 
@@ -125,6 +131,7 @@ def predict_command(
     priced; some of these are left out and predicted from the others, which gives the error. Nothing
     is measured. ``xupc calibrate`` writes the file of a machine.
     """
+    sizes = options.size_given(given, sizes, "sizes")
     if fitted is not None and not against:
         raise click.UsageError("--fit: expected results to fit to, with --against")
     if against:
