@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from xupc.backends.native import lowering
-from xupc.backends.simulator.timeline import Act, Timeline
+from xupc.backends.simulator.activities import Act, Timeline
 from xupc.call_trace import layout
 from xupc.call_trace.events import TraceEvents
 from xupc.call_trace.file import join_parts, load, write

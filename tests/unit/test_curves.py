@@ -63,7 +63,7 @@ def test_known_prices_are_not_found_again(monkeypatch: pytest.MonkeyPatch) -> No
     asked = question("allav_broadcast", 600, 64)
     first = priced(asked, "multicore:binomial", DEFAULT, built_in(), known)
     assert first.how
-    monkeypatch.setattr("xupc.predict.candidates.run", None)
+    monkeypatch.setattr("xupc.predict.candidates.Prepared", None)
     monkeypatch.setattr("xupc.predict.candidates.price", None)
     assert priced(asked, "multicore:binomial", DEFAULT, built_in(), known) == first
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,15 +21,16 @@ from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts
 from xupc.backends.simulator.rates import Rates
 from xupc.backends.simulator.sim_program import Program
-from xupc.backends.simulator.timeline import run
+from xupc.backends.simulator.timeline import Prepared, run
 from xupc.bench.results import Cell
 from xupc.bench.results import Result as BenchResult
+from xupc.cli.progress import Progress
 from xupc.plan.plan import Plan
 from xupc.plan.steps import BlockRef, Copy
 from xupc.predict import calibration, machine_file, scaling
 from xupc.predict.candidates import Question, candidates, chosen
 from xupc.predict.compared import beside, calls_of
-from xupc.predict.price import price, programs_of, steps_of, traffic
+from xupc.predict.price import bound_of, gains, price, programs_of, steps_of, traffic
 from xupc.predict.scaling import EXACT, Measured, Shape, TooLarge, predict
 from xupc.report.plans import call_of
 from xupc.topology.tree import Tree
@@ -46,6 +51,15 @@ def call_on(shape: Shape, collective: str, nbytes: int) -> CallFacts:
 def variant_of(collective: str, name: str) -> registry.Variant:
     entries = registry.registered(registered_name(collective))
     return next(v for e in entries for v in e.variants if v.name == name)
+
+
+def chosen_of(collective: str, flag: str, call: CallFacts) -> registry.Variant:
+    """Return the first variant of a flag that can carry out a call."""
+    entries = registry.registered(registered_name(collective))
+    return next(
+        v for e in entries for v in e.variants
+        if v.name.partition(":")[0] == flag and v.can_run(call)
+    )  # fmt: skip
 
 
 def ended(plans: list[list[Any]], nodes: list[int], rates: Rates, tickets: int = 0) -> float:
@@ -135,6 +149,67 @@ def test_what_bounds_a_call() -> None:
     assert alone.traffic.messages == 0
 
 
+ALONE = {
+    "copies": ["copy", "node_copy", "cached", "cache", "crossing", "fold", "scan"],
+    "cache lines": ["line"],
+    "wire rate": ["wire", "burst", "links", "split"],
+    "wire latency": ["latency"],
+    "MPI's time": ["send", "receive", "per_byte"],
+    "calls and steps": ["call", "step"],
+    "threads without a core": ["switch"],
+}
+
+
+@pytest.mark.parametrize("machine", ["default", "emulated-cluster"])
+@pytest.mark.parametrize("shape", [(1, 4), (5, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [("all_reduce_all", "multicore"), ("allav_exchange", "pull"), ("all_broadcast", "push")],
+)
+def test_costs_that_are_left_out_are_free(
+    name: str, variant: str, shape: Shape, machine: str
+) -> None:
+    """The bound and the gains are those of runs with each cost, whichever of them can matter."""
+    call, known = call_on(shape, name, 4096), machine_file.find(machine)
+    found = price(chosen_of(name, variant, call), call, known)
+    made, rates = programs_of(chosen_of(name, variant, call), call), known.rates()
+    free = Rates(math.inf, 0.0, math.inf, 0.0)
+    shared = {"cores": rates.cores, "nodes": rates.nodes}
+    alone = {
+        key: run(made, replace(free, **shared, **{c: getattr(rates, c) for c in costs})).end
+        for key, costs in ALONE.items()
+    }
+    assert bound_of(made, rates) == (found.bound, alone[found.bound])
+    assert alone[found.bound] == max(alone.values())
+    whole = run(made, rates).end
+    assert (found.time, found.low) == (whole, run(made, known.fastest()).end)
+    saved = gains(Prepared(made), rates, whole)
+    for key, cost in [("threads without a core", "switch"), ("wire latency", "latency")]:
+        halved = replace(rates, **{cost: getattr(rates, cost) / 2})
+        assert saved[key] == 1 - run(made, halved).end / whole
+
+
+def test_progress_names_each_variant() -> None:
+    shown: list[tuple[float, str]] = []
+    asked = Question("all_broadcast", 64, "3x2", 6, "mpich", "tcp")
+    found = candidates(asked, DEFAULT, built_in(), lambda done, what: shown.append((done, what)))
+    assert {what for _, what in shown} == {each.name for each in found}
+    assert [done for done, _ in shown] == [k / len(found) for k in range(len(found))]
+
+
+@pytest.mark.parametrize(("seconds", "bar"), [(1.9, False), (2.1, True)])
+def test_a_bar_appears_on_a_terminal_after_two_seconds(
+    seconds: float, bar: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal, now = io.StringIO(), iter([0.0, *[seconds] * 9])
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("xupc.cli.progress.time", SimpleNamespace(monotonic=lambda: next(now)))
+    with Progress("xupc predict", after=2.0) as progress:
+        progress.show(0.5, "1 MiB, multicore:chain")
+    assert ("xupc predict" in terminal.getvalue()) is bar
+
+
 def test_the_chosen_variant_is_the_table_s() -> None:
     asked = Question("all_broadcast", 1 << 20, "4x2", 8, "mpich", "tcp")
     found = candidates(asked, DEFAULT, built_in())
@@ -219,6 +294,18 @@ def test_the_machines_of_the_library() -> None:
     assert set(DEFAULT.assumed) == set(machine_file.MEANING)
 
 
+@pytest.mark.parametrize("name", ["archer2", "frontera", "lumi-c"])
+def test_published_machines_have_sources(name: str) -> None:
+    """A node's memory and network rates are bounds from its documentation; the rest is assumed."""
+    found = machine_file.find(name)
+    known = set(found.parameters) - set(found.assumed)
+    assert known >= {"wire_rate", "node_copy_rate", "cores"}
+    for key in known:
+        assert re.search(r"documentation|guide|states", found.parameters[key].source), key
+    wire = found.parameters["wire_rate"]
+    assert wire.high * found.parameters["links"].value * 8 in (100e9, 200e9)  # bits per second
+
+
 def test_what_a_file_leaves_out_is_assumed(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('version = 1\n[wire_rate]\nvalue = 5e9\nsource = "measured"\n')
@@ -259,7 +346,7 @@ def test_wrong_files_are_refused(text: str, words: str, tmp_path: Path) -> None:
 
 
 def test_a_missing_machine_names_those_that_are_there() -> None:
-    with pytest.raises(ValueError, match="one of default, emulated-cluster, gigabit"):
+    with pytest.raises(ValueError, match="one of archer2, default, emulated-cluster, frontera"):
         machine_file.find("nowhere")
 
 
@@ -327,6 +414,33 @@ def test_why_a_variant_is_chosen() -> None:
     assert found.exit_code == 0, found.output
     assert "bound by" in found.output
     assert "<- the table's choice" in found.output
+
+
+@pytest.mark.parametrize("command", [["predict"], ["algorithms", "--why"], ["algorithms"]])
+@pytest.mark.parametrize("name", ["all_broadcast", "Bcast"])
+def test_the_size_as_an_argument(command: list[str], name: str) -> None:
+    word = xupc(*command, name, "64K", "--nodes", "2x2")
+    option = xupc(*command, "--nodes", "2x2", "--size", "64K", name)
+    assert word.exit_code == 0, word.output
+    assert word.output == option.output
+    assert "64 KiB" in word.output or "65536" in word.output
+
+
+def test_several_sizes_as_an_argument() -> None:
+    found = xupc("predict", "--nodes", "2x2", "Bcast", "8,64")
+    assert found.output.count("modelled, not measured") == 2
+
+
+@pytest.mark.parametrize("command", ["predict", "algorithms"])
+def test_a_wrong_size_as_an_argument(command: str) -> None:
+    call = [command, "Bcast", "--nodes", "2x2"]
+    for words, text in [
+        (["1M", "--size", "8"], "expected one size, got the argument SIZE and --size"),
+        (["1X"], "1X"),
+        (["1M", "8"], "unexpected extra argument"),
+    ]:
+        found = xupc(*call, *words)
+        assert (found.exit_code, text in found.output) == (2, True), found.output
 
 
 def test_a_result_beside_the_model() -> None:

@@ -57,9 +57,10 @@ __all__ = ["algorithms_command"]
     "xupc algorithms all_gather_all --nodes 4x2 --draw multicore:ring",
     "xupc algorithms Allreduce --nodes 4x2 --draw multicore --timeline plan.json",
     "xupc algorithms all_broadcast --topology 2x8x8 --size 64K --count",
-    "xupc algorithms Bcast --nodes 64x128 --size 1M --why",
+    "xupc algorithms --why all_broadcast 1M --nodes 64x128",
 ))  # fmt: skip
 @options.collectives(nargs=1)
+@options.size_argument()
 @options.list_option()
 @click.option(
     "--nodes", metavar="SPEC",
@@ -82,7 +83,10 @@ __all__ = ["algorithms_command"]
     help="Print the modelled time of each variant, and what bounds it, as `xupc predict` does.",
 )  # fmt: skip
 @machine_option
-@click.option("--size", default="1K", show_default=True, help="Bytes of a block: 64K or 1MiB.")
+@click.option(
+    "--size", default="1K", show_default=True,
+    help="Bytes of a block: 64K or 1MiB. Or SIZE after COLLECTIVE.",
+)  # fmt: skip
 @click.option("--draw", metavar="NAME", help="Print the plan of a variant, such as multicore:ring.")
 @click.option(
     "--timeline", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -96,27 +100,18 @@ __all__ = ["algorithms_command"]
     help="Between nodes, likewise; by default shm on one node, tcp on several.",
 )  # fmt: skip
 def algorithms_command(
-    collective: str | None,
-    nodes: str | None,
-    threads: int | None,
-    topology: str | None,
-    counted: bool,
-    why: bool,
-    machine: Modelled,
-    size: str,
-    draw: str | None,
-    timeline: Path | None,
-    force: bool,
-    thread: int,
-    family: str,
+    collective: str | None, given: str | None, nodes: str | None, threads: int | None,
+    topology: str | None, counted: bool, why: bool, machine: Modelled, size: str,
+    draw: str | None, timeline: Path | None, force: bool, thread: int, family: str,
     transport: str | None,
-) -> None:
+) -> None:  # fmt: skip
     """List the variants of algorithms, and which of them a call gets.
 
     Without COLLECTIVE it lists all names. With one, such as all_gather_all, or MPI's name for it,
     it shows each variant's idea, its conditions, and whether a call with these nodes and this size
     can use it.
     """
+    size = options.size_given(given, size, "size")
     _check_timeline(timeline, draw, force)
     load_files()
     known = {public_name(name): name for name in registry.collectives()}
@@ -172,7 +167,7 @@ def _names(known: Mapping[str, str]) -> list[str]:
 
 def _reasons(asked: Question, machine: Modelled, table: Table) -> list[str]:
     """Return the lines of ``--why``."""
-    priced = priced_or_refused(asked, machine, table)
+    (priced,) = priced_or_refused([asked], machine, table, "xupc algorithms")
     choice, rule = choice_of(asked, table)
     return [*why_lines(asked, priced, choice, rule.source), *notes(machine)]
 

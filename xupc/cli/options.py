@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from xupc.bench.columns import aligned
 from xupc.bench.oracle import COLLECTIVES
@@ -22,7 +23,7 @@ from .common import check_nodes
 
 __all__ = [
     "algorithms", "chosen", "collectives", "dtypes", "list_option", "numbers", "placements", "root",
-    "seconds", "shapes", "sizes", "syncs",
+    "seconds", "shapes", "size_argument", "size_given", "sizes", "syncs",
 ]  # fmt: skip
 
 OSU_TYPES = {"mpi_char": "int8", "mpi_int": "int32", "mpi_float": "float32"}
@@ -141,6 +142,27 @@ def collectives(*, nargs: int = -1, names: Sequence[str] = COLLECTIVES) -> Calla
     return click.argument(
         "collectives", nargs=nargs, metavar="[COLLECTIVE]...", shell_complete=complete
     )
+
+
+def size_argument(callback: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Return the argument ``given``: a size after the collective, in place of ``--size``."""
+    return click.argument("given", metavar="[SIZE]", required=False, callback=callback)
+
+
+def size_given(given: Any, option: Any, name: str) -> Any:
+    """Return the size of the argument if there is one, else that of ``--size``.
+
+    `name`: the parameter of ``--size``.
+
+    Raises
+    ------
+    UsageError
+        The command line has both.
+    """
+    source = click.get_current_context().get_parameter_source(name)
+    if given is not None and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError("expected one size, got the argument SIZE and --size")
+    return option if given is None else given
 
 
 def list_option(names: Sequence[str] = COLLECTIVES) -> Callable[..., Any]:

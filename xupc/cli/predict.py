@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -36,6 +36,7 @@ from .common import (
 )
 from .predict_page import check_page, names_of, write_page
 from .predict_program import is_trace, of_program
+from .progress import Progress
 
 __all__ = [
     "family_option", "lines_of", "machine_option", "notes", "predict_command", "priced_or_refused",
@@ -43,6 +44,7 @@ __all__ = [
 ]  # fmt: skip
 
 _WORTH = 0.01  # a smaller gain is not printed
+_PATIENCE = 2.0  # seconds without a bar on a terminal
 _HEAD = ["variant", "time", "range", "bound by", "busiest node", "messages"]
 
 
@@ -53,7 +55,10 @@ def _machine(_context: object, _option: object, value: str) -> Machine:
         raise click.BadParameter(str(error)) from None
 
 
-def _sizes(_context: object, _option: object, value: str) -> tuple[int, ...]:
+def _sizes(_context: object, _option: object, value: str | None) -> tuple[int, ...] | None:
+    """Return the sizes of a list; None for an argument that is not there."""
+    if value is None:
+        return None
     try:
         return tuple(dict.fromkeys(size_of(word) for word in value.split(",")))
     except ValueError as error:
@@ -76,6 +81,7 @@ transport_option = click.option(
 
 @click.command("predict", epilog=examples(
     "xupc predict Bcast --nodes 64x16 --size 8,64K,1M",
+    "xupc predict all_broadcast 1M --nodes 64x128",
     "xupc predict allav_reduce_all --nodes 1000x64 --size 8 --machine lumi-c",
     "xupc predict Allgather --nodes 1000x64 --page curves.html",
     "xupc predict trace.json --nodes 64x4 --machine lumi-c",
@@ -83,10 +89,11 @@ transport_option = click.option(
     "xupc predict --against result.json --machine here.toml --fit fitted.toml",
 ))  # fmt: skip
 @options.collectives(nargs=1)
+@options.size_argument(_sizes)
 @click.option("--nodes", metavar="SPEC", help="Nodes and threads, such as 10000x128 or 3,1,4.")
 @click.option(
     "--size", "sizes", metavar="LIST", default="8,64K,1M", show_default=True, callback=_sizes,
-    help="Bytes of a block: 64K, or several.",
+    help="Bytes of a block: 64K, or several. Or SIZE after COLLECTIVE.",
 )  # fmt: skip
 @machine_option
 @family_option
@@ -111,9 +118,10 @@ transport_option = click.option(
 @click.option("--force", is_flag=True, help="Replace the file of --fit or --page if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the same as JSON data.")
 def predict_command(
-    collective: str | None, nodes: str | None, sizes: tuple[int, ...], machine: Machine,
-    family: str, transport: str, against: tuple[Path, ...], fitted: Path | None,
-    page: Path | None, force: bool, factor: float, as_json: bool,
+    collective: str | None, given: tuple[int, ...] | None, nodes: str | None,
+    sizes: tuple[int, ...], machine: Machine, family: str, transport: str,
+    against: tuple[Path, ...], fitted: Path | None, page: Path | None, force: bool,
+    factor: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Model what a call costs on a machine, by each variant.
 
@@ -123,6 +131,7 @@ def predict_command(
     priced; some of these are left out and predicted from the others, which gives the error. Nothing
     is measured. ``xupc calibrate`` writes the file of a machine.
     """
+    sizes = options.size_given(given, sizes, "sizes")
     if fitted is not None and not against:
         raise click.UsageError("--fit: expected results to fit to, with --against")
     if against:
@@ -154,7 +163,8 @@ def predict_command(
     each = check_page(page, nodes, threads, force)
     questions = [Question(name, n, nodes, threads, family, transport) for n in sizes]
     table = selection_table()
-    found = [(q, priced_or_refused(q, machine, table), choice_of(q, table)) for q in questions]
+    each_priced = priced_or_refused(questions, machine, table)
+    found = [(q, p, choice_of(q, table)) for q, p in zip(questions, each_priced, strict=True)]
     _print(found, machine, as_json)
     if page is not None:
         names = names_of([(choice, priced) for _, priced, (choice, _) in found])
@@ -198,14 +208,31 @@ def selection_table() -> Table:
         raise EnvironmentProblem(str(error)) from None
 
 
-def priced_or_refused(question: Question, machine: Machine, table: Table) -> list[Candidate]:
-    """Return the candidates; UsageError for a collective that takes lists."""
-    try:
-        return candidates(question, machine, table)
-    except Unplanned:
-        raise click.UsageError(
-            f"{question.collective}: the plans of this collective depend on lists"
-        ) from None
+def priced_or_refused(
+    questions: Sequence[Question], machine: Machine, table: Table, command: str = "xupc predict"
+) -> list[list[Candidate]]:
+    """Return the candidates of each call, with the progress of the command on stderr.
+
+    Raises
+    ------
+    UsageError
+        A collective takes lists.
+    """
+    found: list[list[Candidate]] = []
+    with Progress(command, after=_PATIENCE) as progress:
+
+        def show(done: float, name: str) -> None:
+            size = formatting.size(questions[len(found)].nbytes)
+            progress.show((len(found) + done) / len(questions), f"{size}, {name}")
+
+        for question in questions:
+            try:
+                found.append(candidates(question, machine, table, show))
+            except Unplanned:
+                raise click.UsageError(
+                    f"{question.collective}: the plans of this collective depend on lists"
+                ) from None
+    return found
 
 
 def lines_of(

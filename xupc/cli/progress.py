@@ -15,29 +15,40 @@ _EVERY = 10.0  # seconds between two lines in a log
 
 
 class Progress:
-    """A bar with the time left on a terminal, a line now and then in a log."""
+    """A bar with the time left on a terminal, a line now and then in a log.
 
-    def __init__(self, command: str = "xupc bench") -> None:
+    `after`: the bar appears after so many seconds, so short work has none.
+    """
+
+    def __init__(self, command: str = "xupc bench", after: float = 0.0) -> None:
         self._command = command
+        self._after = after
         self._stack = ExitStack()
         self._bar: Any = None
         self._done = 0.0
         self._began = self._said = time.monotonic()
 
     def __enter__(self) -> Progress:
+        if not self._after:
+            self._open()
+        return self
+
+    def _open(self) -> None:
+        """Show the bar if there is a terminal."""
         if sys.stderr.isatty():
             bar = click.progressbar(
                 length=1000, label=self._command, show_eta=True, file=sys.stderr,
                 item_show_func=lambda what: what or "",
             )  # fmt: skip
             self._bar = self._stack.enter_context(bar)
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     def show(self, done: float, what: str) -> None:
         """So much is done, and this is going on."""
+        if self._bar is None and time.monotonic() - self._began >= self._after:
+            self._open()
         if self._bar is not None:
             self._bar.update(int(1000 * done) - int(1000 * self._done), what)
             self._done = done

@@ -6,7 +6,8 @@ smaller shapes do, and `scaling.predict` follows the price on the shape asked fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from ..algorithms import registry
 from ..algorithms.conditions import CallFacts
 from ..algorithms.registry import Entry, Variant
-from ..backends.simulator.timeline import run
+from ..backends.simulator.timeline import Prepared
 from ..bench.results import Cell
 from ..records import record, replace
 from ..report.plans import Unplanned, call_of
@@ -22,7 +23,7 @@ from ..topology.node_spec import node_tree
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Rule, Table, registered_name
 from .machine_file import Machine
-from .price import Price, gains, price, programs_of, steps_of
+from .price import Price, gains, price, price_of, programs_of, steps_of
 from .scaling import EXACT, Measured, Shape, TooLarge, predict
 
 __all__ = [
@@ -121,8 +122,16 @@ class _Shapes:
         return self._call(Tree(labels))
 
 
-def candidates(question: Question, machine: Machine, table: Table) -> list[Candidate]:
+def candidates(
+    question: Question, machine: Machine, table: Table,
+    progress: Callable[[float, str], None] = lambda done, what: None,
+) -> list[Candidate]:  # fmt: skip
     """Return all variants that can carry out a call, cheapest first.
+
+    Parameters
+    ----------
+    progress
+        It gets the share that is done, and the variant that is next.
 
     Raises
     ------
@@ -131,11 +140,15 @@ def candidates(question: Question, machine: Machine, table: Table) -> list[Candi
     """
     shapes = _Shapes(question, table)
     variants = {variant.name: variant for variant, _ in _possible(shapes)}
-    found = [_candidate(variant, shapes, machine) for variant in variants.values()]
+    found: list[Candidate] = []
+    for name, variant in variants.items():
+        progress(len(found) / len(variants), name)
+        found.append(_candidate(variant, shapes, machine))
     found.sort(key=lambda each: (each.time, each.name))
-    if found and found[0].price:
-        best = found[0]
-        found[0] = replace(best, gains=gains(variants[best.name], shapes.at(best.shape), machine))
+    best = found[0] if found else None
+    if best is not None and best.price is not None:
+        call = Prepared(programs_of(variants[best.name], shapes.at(best.shape)))
+        found[0] = replace(best, gains=gains(call, machine.rates(), best.price.time))
     return found
 
 
@@ -179,35 +192,46 @@ def _candidate(
     known = {} if known is None else known
     key = variant.collective, variant.name, shapes.question.nbytes, *sorted(shapes.tuning.items())
 
-    def price_of(call: CallFacts, shape: Shape) -> Price:
-        found = known.get((key, shape, "price"))
-        if not isinstance(found, Price):
-            found = known[key, shape, "price"] = price(variant, call, machine)
-        return found
-
     if shapes.call.size <= EXACT:
-        whole = shapes.call
-        exact = price_of(whole, shapes.shape) if shapes.even else price(variant, whole, machine)
+        exact = known.get((key, shapes.shape, "price")) if shapes.even else None
+        if not isinstance(exact, Price):
+            exact = price(variant, shapes.call, machine)
+            if shapes.even:
+                known[key, shapes.shape, "price"] = exact
         return Candidate(variant.name, exact, shapes.shape, exact.time, exact.low, exact.high)
     if not shapes.even:
         return Candidate(variant.name, missing=f"uneven nodes: at most {EXACT} threads")
     rates = machine.rates()
+    kept: dict[Shape, Prepared] = {}  # of the shape with the most threads so far
+
+    def prepared(shape: Shape) -> Prepared:
+        if shape in kept:
+            return kept[shape]
+        call = shapes.at(shape)
+        if not variant.can_run(call):
+            raise TooLarge(f"cannot run on {shape[0]} nodes of {shape[1]} threads")
+        made = Prepared(programs_of(variant, call))
+        if all(math.prod(shape) >= math.prod(other) for other in kept):
+            kept.clear()
+            kept[shape] = made
+        return made
 
     def measure(shape: Shape) -> Measured:
         found = known.get((key, shape))
         if not isinstance(found, Measured):
-            call = shapes.at(shape)
-            if not variant.can_run(call):
-                raise TooLarge(f"cannot run on {shape[0]} nodes of {shape[1]} threads")
-            programs = programs_of(variant, call)
-            found = known[key, shape] = Measured(run(programs, rates).end, steps_of(programs))
+            call = prepared(shape)
+            found = known[key, shape] = Measured(call.end(rates), steps_of(call.programs))
         return found
 
     try:
         found = predict(shapes.shape, measure)
     except (TooLarge, Unplanned) as reason:
         return Candidate(variant.name, missing=str(reason))
-    largest = price_of(shapes.at(found.largest), found.largest)
+    largest = known.get((key, found.largest, "price"))
+    if not isinstance(largest, Price):
+        time = measure(found.largest).time
+        largest = price_of(variant.name, prepared(found.largest), machine, time)
+        known[key, found.largest, "price"] = largest
     low, high = largest.low / largest.time, largest.high / largest.time
     return Candidate(
         variant.name, largest, found.largest, found.time,

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ..algorithms.conditions import CallFacts
 from ..algorithms.registry import Variant
+from ..backends.simulator.processors import Processors
 from ..backends.simulator.rates import Rates
 from ..backends.simulator.sim_program import GET, SEND, Program
-from ..backends.simulator.timeline import run
+from ..backends.simulator.timeline import Prepared
 from ..records import record
 from ..report.plans import maker
 from .machine_file import Machine
 
 __all__ = [
-    "COSTS", "Price", "Traffic", "bound_of", "gains", "price", "programs_of", "steps_of", "traffic",
+    "COSTS", "Price", "Traffic", "bound_of", "gains", "price", "price_of", "programs_of",
+    "steps_of", "traffic",
 ]  # fmt: skip
 
 _FREE = Rates(math.inf, 0.0, math.inf, 0.0)
@@ -95,37 +97,60 @@ def programs_of(variant: Variant, call: CallFacts) -> list[Program]:
 
 def price(variant: Variant, call: CallFacts, machine: Machine) -> Price:
     """Return the price of a call by a variant on a machine."""
-    programs = programs_of(variant, call)
-    time, low, high = (
-        run(programs, rates).end
-        for rates in (machine.rates(), machine.fastest(), machine.slowest())
-    )
-    bound, alone = bound_of(programs, machine.rates())
+    return price_of(variant.name, Prepared(programs_of(variant, call)), machine)
+
+
+def price_of(name: str, call: Prepared, machine: Machine, time: float | None = None) -> Price:
+    """Return the price of a call whose programs are there, by the variant of a name.
+
+    `time`: its time in ns, if that is known.
+    """
+    time = call.end(machine.rates()) if time is None else time
+    low, high = (call.end(rates) for rates in (machine.fastest(), machine.slowest()))
+    bound, alone = _bound_of(call, machine.rates())
     share = alone / time if time else 0.0
-    return Price(variant.name, time, low, high, bound, min(1.0, share), traffic(programs))
+    return Price(name, time, low, high, bound, min(1.0, share), traffic(call.programs))
 
 
-def _alone(rates: Rates) -> Iterable[tuple[str, Rates]]:
-    """Yield for each bound the rates in which nothing else costs anything."""
-    for name, costs in COSTS.items():
-        yield name, replace(_FREE, **{cost: getattr(rates, cost) for cost in costs})
+def _can_cost(call: Prepared, rates: Rates) -> Iterator[str]:
+    """Yield the keys of `COSTS` that can take time of a call; the others are free in it."""
+    tree = call.programs[0].tree
+    several = tree.node_count > 1
+    needed = {
+        "cache lines": rates.line > 0,
+        "wire rate": several,
+        "wire latency": several and rates.latency > 0,
+        "MPI's time": several and (rates.send or rates.receive or rates.per_byte) > 0,
+        "calls and steps": (rates.call or rates.step) > 0,
+        "threads without a core": rates.switch > 0 and any(Processors(tree, rates, None).crowded),
+    }
+    return (name for name in COSTS if needed.get(name, True))
 
 
 def bound_of(programs: Sequence[Program], rates: Rates) -> tuple[str, float]:
     """Return the key of `COSTS` that takes longest if all others are free, and its time in ns."""
-    alone = {name: run(programs, each).end for name, each in _alone(rates)}
+    return _bound_of(Prepared(programs), rates)
+
+
+def _bound_of(call: Prepared, rates: Rates) -> tuple[str, float]:
+    alone = dict.fromkeys(COSTS, 0.0)
+    for name in _can_cost(call, rates):
+        costs = {cost: getattr(rates, cost) for cost in COSTS[name]}
+        alone[name] = call.end(replace(_FREE, **costs))
     bound = max(alone, key=lambda name: alone[name])
     return bound, alone[bound]
 
 
-def gains(variant: Variant, call: CallFacts, machine: Machine) -> dict[str, float]:
-    """Return by which share a call gets shorter if each of `COSTS` is halved."""
-    programs, rates = programs_of(variant, call), machine.rates()
-    whole = run(programs, rates).end
-    found = {}
-    for name, costs in COSTS.items():
-        better = {cost: getattr(rates, cost) * _HALVES[cost] for cost in costs if cost in _HALVES}
-        found[name] = 1 - run(programs, replace(rates, **better)).end / whole if whole else 0.0
+def gains(call: Prepared, rates: Rates, whole: float) -> dict[str, float]:
+    """Return by which share a call gets shorter if each of `COSTS` is halved.
+
+    `whole`: its time in ns.
+    """
+    found = dict.fromkeys(COSTS, 0.0)
+    for name in _can_cost(call, rates) if whole else ():
+        halved = [cost for cost in COSTS[name] if cost in _HALVES]
+        better = {cost: getattr(rates, cost) * _HALVES[cost] for cost in halved}
+        found[name] = 1 - call.end(replace(rates, **better)) / whole
     return found
 
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..backends.simulator.activities import Timeline
 from ..backends.simulator.rates import DEFAULTS, rates_of
-from ..backends.simulator.timeline import Timeline, run
+from ..backends.simulator.timeline import run
 from ..bench.results import OURS, Candidate, Cell, Job
 from ..byte_sizes import size_of
 from ..specs import of_mpi

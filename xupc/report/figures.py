@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..backends.simulator.timeline import Act, Timeline
+from ..backends.simulator.activities import Act, Timeline
 from ..bench.results import Job
 from ..topology.tree import Tree
 from . import formatting

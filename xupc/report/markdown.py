@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..backends.simulator.timeline import Timeline
+from ..backends.simulator.activities import Timeline
 from . import formatting
 from .advice import Advice
 from .drawn_plan import Drawn

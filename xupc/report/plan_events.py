@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..backends.simulator.timeline import Act, Timeline
+from ..backends.simulator.activities import Act, Timeline
 from ..call_trace.events import TraceEvents
 from .figures import LANE_OF
 

@@ -31,7 +31,7 @@ from ...topology.levels import Level, NodeLevels
 from ...topology.tree import Tree
 from .rates import DEFAULTS, Rates, rates_of
 from .sim_program import Moves, Program, Span
-from .timeline import Clock, Lane
+from .timeline import Clock, Lane, Prepared
 
 __all__ = ["LATENCY_NS", "PARALLEL_LINES", "SOURCES", "Counted", "LevelCount", "count"]
 
@@ -234,7 +234,8 @@ class _LevelClock(Clock):
         by_levels: Sequence[bool], *, only_latency: bool = False,
     ) -> None:  # fmt: skip
         chain = Rates(math.inf, 0.0, math.inf, latency[0], ())
-        super().__init__(programs, chain if only_latency else rates_of({}, several_nodes=True))
+        rates = chain if only_latency else rates_of({}, several_nodes=True)
+        super().__init__(Prepared(programs), rates)
         self.names = domains.names
         self.labels = np.array(domains.labels)
         self.apart = domains.widest().tolist()

@@ -60,6 +60,10 @@ class Network:
     ) -> tuple[float, float]:
         """Return when the links of a node begin to carry a message, and when they have done so."""
         carried = self.carried[way][node]
+        if self.links == 1:
+            begin = max(start, carried[0])
+            done = carried[0] = max(carried[0], start - self.grace) + nbytes / self.wire
+            return begin, max(start, done)
         whole = self.split and nbytes >= self.split
         used = range(self.links) if whole else (self.own[sender],)
         time = nbytes / self.wire / len(used)

@@ -36,12 +36,19 @@ class Memory:
                     known[0], known[1] = min(known[0], lo), max(known[1], hi)
                 for operand, thread, _, _ in writes:
                     self.writers.setdefault((operand, thread), set()).add(program.plan.rank)
+        self._foreign: dict[tuple[int, int], tuple[Sequence[Span], float]] = {}
         self.touched = [0] * tree.node_count
         for (_, thread), (lo, hi) in ranges.items():
             self.touched[tree.node_of(thread)] += hi - lo
 
     def foreign(self, me: int, reads: Sequence[Span]) -> float:
         """Return which share of what a thread reads is of other threads, or written by them."""
+        known = self._foreign.get((me, id(reads)))
+        if known is None:  # with the spans, so that no others get their id
+            known = self._foreign[me, id(reads)] = reads, self._share_of(me, reads)
+        return known[1]
+
+    def _share_of(self, me: int, reads: Sequence[Span]) -> float:
         total = theirs = 0
         for operand, thread, lo, hi in reads:
             total += hi - lo

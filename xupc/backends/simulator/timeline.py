@@ -33,11 +33,14 @@ import heapq
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from ...plan.steps import DirectGet, DirectPut
 from ...topology.tree import Tree
+from .activities import Act, Timeline
 from .errors import ProtocolError
 from .network import Network
 from .processors import Memory, Processors
@@ -47,9 +50,9 @@ from .sim_program import (
     BARRIER,
     COPY,
     FUSED,
-    GET,
     NEED,
     POST,
+    RECV,
     SEND,
     SIGNAL,
     WAIT,
@@ -60,7 +63,7 @@ from .sim_program import (
     Work,
 )
 
-__all__ = ["Act", "Clock", "Lane", "Timeline", "run"]
+__all__ = ["Clock", "Lane", "Prepared", "run"]
 
 
 FEW_NODES = 8
@@ -70,55 +73,36 @@ It is `few_nodes_max` of the built-in table.
 """
 
 
-@dataclass(frozen=True)
-class Act:
-    """An activity that takes time of a thread or of its network.
-
-    Attributes
-    ----------
-    kind
-        "copy", "fold", "wait", "barrier", "send", "receive" or "get".
-    thread
-        A rank of the team.
-    start, end
-        In ns from the start of the call.
-    peer
-        The other rank of a message; -1 for other kinds.
-    """
-
-    kind: str
-    thread: int
-    start: float
-    end: float
-    nbytes: int = 0
-    peer: int = -1
-
-
-@dataclass
-class Timeline:
-    """All activities of a call, and its end in ns from its start."""
-
-    acts: list[Act]
-    end: float
-
-    def of(self, thread: int) -> list[Act]:
-        """Return the activities of a thread, by start."""
-        return sorted(
-            (act for act in self.acts if act.thread == thread), key=lambda a: (a.start, a.end)
-        )
-
-    def total(self, thread: int, kind: str) -> tuple[float, int]:
-        """Return the ns and bytes that a thread spends on one kind of activity."""
-        found = [act for act in self.acts if act.thread == thread and act.kind == kind]
-        return sum(act.end - act.start for act in found), sum(act.nbytes for act in found)
-
-
 def run(programs: Sequence[Program], rates: Rates) -> Timeline:
     """Run a call of all threads of a team, all of which enter it at time 0."""
-    return Clock(programs, rates).run()
+    return Clock(Prepared(programs), rates).run()
 
 
-@dataclass
+class Prepared:
+    """Hold the programs of a call, and what follows from them whatever the rates are."""
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self.programs = programs
+        self._across: dict[tuple[int, int], Moves] = {}
+
+    @cached_property
+    def memory(self) -> Memory:
+        """Return what the plans do to memory."""
+        return Memory(self.programs)
+
+    def across(self, rank: int, step: DirectGet | DirectPut) -> Moves:
+        """Return what a step of a thread copies from or to blocks that others expose."""
+        found = self._across.get((rank, id(step)))
+        if found is None:
+            found = self._across[rank, id(step)] = self.programs[rank].across(step, self.programs)
+        return found
+
+    def end(self, rates: Rates) -> float:
+        """Return the end of the call in ns, as `run` does, without its activities."""
+        return Clock(self, rates, keep=False).run().end
+
+
+@dataclass(slots=True)
 class Lane:
     """One lane of a thread.
 
@@ -141,7 +125,7 @@ class Lane:
     since: float | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class _Ticket:
     """A ticket: the operations that it still waits for, when it is set, the lane that waits for it.
 
@@ -156,18 +140,26 @@ class _Ticket:
 class Clock:
     """The clock of a call: a heap of what happens next, the earliest first.
 
-    An entry is a lane that runs its next step, or a stage of a message.
+    An entry is a lane that runs its next step, or a stage of a message. Entries of the same time
+    run in the order of pushing. What comes before all entries runs at once, without an entry.
+
+    Parameters
+    ----------
+    keep
+        Whether the timeline has the activities, not only the end.
     """
 
-    def __init__(self, programs: Sequence[Program], rates: Rates) -> None:
-        self.programs = programs
+    def __init__(self, call: Prepared, rates: Rates, *, keep: bool = True) -> None:
+        self.call = call
+        programs = self.programs = call.programs
+        self.keep = keep
         self.rates = rates
         self.tree: Tree = programs[0].tree
         self.size = len(programs)
         self.node = self.tree.node_index.tolist()
         self.acts: list[Act] = []
         self.end = 0.0
-        self.heap: list[tuple[float, int, Any]] = []
+        self.heap: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
         self.pushed = 0
         self.tickets = [[_Ticket() for _ in range(p.plan.tickets)] for p in programs]
         self.signals: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
@@ -175,7 +167,7 @@ class Clock:
         self.posted: dict[Any, list[tuple[float, int]]] = defaultdict(list)
         self.network = Network(self.tree, rates)
         self.mpi = [0.0] * self.size  # when the MPI of a thread has done its last message
-        memory = Memory(programs) if rates.cached or rates.crossing else None
+        memory = call.memory if rates.cached or rates.crossing else None
         self.processors = Processors(self.tree, rates, memory)
         self.arrived: list[Lane] = []  # at the next barrier
         self.led = self.tree.node_count > 1 and programs[0].plan.led
@@ -189,63 +181,91 @@ class Clock:
                 self._push(begin, Lane(rank, steps))
 
     def run(self) -> Timeline:
-        while self.heap:
-            _, _, (do, *arguments) = heapq.heappop(self.heap)
+        heap, pop = self.heap, heapq.heappop
+        while heap:
+            _, _, do, arguments = pop(heap)
             do(*arguments)
         if self.running:
             raise ProtocolError(f"{self.running} lanes wait for what no step sends")
         return Timeline(self.acts, self.end)
 
     def _push(self, time: float, lane: Lane) -> None:
-        lane.now = max(lane.now, time)
+        if time > lane.now:
+            lane.now = time
         self._at(lane.now, self._advance, lane)
 
-    def _at(self, time: float, *what: Any) -> None:
-        self.pushed += 1  # entries of the same time run in the order of pushing
-        heapq.heappush(self.heap, (time, self.pushed, what))
+    def _at(self, time: float, do: Callable[..., None], *arguments: object) -> None:
+        self.pushed += 1
+        heapq.heappush(self.heap, (time, self.pushed, do, arguments))
+
+    def _then(self, time: float, do: Callable[..., None], *arguments: object) -> None:
+        """End an entry with what comes at a time: at once if no other entry comes before."""
+        if self.heap and self.heap[0][0] <= time:
+            self._at(time, do, *arguments)
+        else:
+            do(*arguments)
 
     def _act(
         self, kind: str, rank: int, start: float, end: float, nbytes: int = 0, peer: int = -1
     ) -> None:
-        self.end = max(self.end, end)
-        if end > start:
+        if end > self.end:
+            self.end = end
+        if self.keep and end > start:
             self.acts.append(Act(kind, rank, start, end, nbytes, peer))
 
     # -- lanes ---------------------------------------------------------------------------------
     def _advance(self, lane: Lane) -> None:
-        """Run one step; schedule the next one, so that all steps run in the order of the clock."""
-        self.end = max(self.end, lane.now)
-        if lane.at == len(lane.steps):
-            self.running -= 1
-            return
-        kind, what = lane.steps[lane.at]
-        if kind in (BARRIER, FUSED):
-            self._arrive(lane)
-            return
-        if kind in (WAIT, NEED):
-            ready = self._signalled_at(lane, what) if kind == WAIT else self._ticket(lane, what)
-            if ready is None:
-                lane.since = lane.now if lane.since is None else lane.since
+        """Run steps while no entry comes before them: all run in the order of the clock."""
+        heap, steps, last = self.heap, lane.steps, len(lane.steps)
+        while True:
+            if lane.now > self.end:
+                self.end = lane.now
+            if lane.at == last:
+                self.running -= 1
                 return
-            since = lane.now if lane.since is None else lane.since
-            if ready > since:
-                ready = self.processors.resume(self.node[lane.rank], max(lane.now, ready))
-            lane.now, lane.since = max(lane.now, ready), None
-            self._act("wait", lane.rank, since, lane.now)
+            kind, what = steps[lane.at]
+            if kind in (BARRIER, FUSED):
+                self._arrive(lane)
+                return
+            if kind in (WAIT, NEED):
+                if not self._wait(lane, kind, what):
+                    return
+            else:
+                self._run(lane, kind, what)
+            lane.at += 1
+            if heap and heap[0][0] <= lane.now:
+                self._at(lane.now, self._advance, lane)
+                return
+
+    def _wait(self, lane: Lane, kind: int, what: Any) -> bool:
+        """Return whether what a step waits for is there; if so, let the lane go on from then."""
+        ready = self._signalled_at(lane, what) if kind == WAIT else self._ticket(lane, what)
+        if lane.since is None:
+            lane.since = lane.now
+        if ready is None:
+            return False
+        since, lane.since = lane.since, None
+        if ready > since:
+            ready = self.processors.resume(self.node[lane.rank], max(lane.now, ready))
+        if ready > lane.now:
+            lane.now = ready
+        self._act("wait", lane.rank, since, lane.now)
+        return True
+
+    def _run(self, lane: Lane, kind: int, what: Any) -> None:
+        """Run a step that waits for nothing."""
+        if kind in (SEND, RECV):
+            self._exchange(lane, kind == SEND, what)
         elif kind in (COPY, WORK):
             self._work(lane, what)
         elif kind == ACROSS:
-            self._work(lane, self.programs[lane.rank].across(what, self.programs))
+            self._work(lane, self.call.across(lane.rank, what))
         elif kind == SIGNAL:
             self._signal(lane, what)
         elif kind == POST:
             self._set(self.tickets[lane.rank][what], 1, lane.now)
-        elif kind == GET:
-            self._get(lane, *what)
         else:
-            self._exchange(lane, kind == SEND, what)
-        lane.at += 1
-        self._push(lane.now, lane)
+            self._get(lane, *what)
 
     def _work(self, lane: Lane, what: Any) -> None:
         """Spend the time of a step by loads and stores."""
@@ -347,7 +367,8 @@ class Clock:
     def _set(self, ticket: _Ticket, parts: int, time: float) -> None:
         """Complete one of the operations that a ticket waits for."""
         ticket.left = (parts if ticket.left < 0 else ticket.left) - 1
-        ticket.time = max(ticket.time, time)
+        if time > ticket.time:
+            ticket.time = time
         if ticket.left == 0 and ticket.lane is not None:
             lane, ticket.lane = ticket.lane, None
             self._push(ticket.time, lane)
@@ -385,7 +406,7 @@ class Clock:
         self._at(left, self._set, self.tickets[sender][tickets[0]], 1, left)
         if nbytes:
             self._act("send", sender, begin, left, nbytes, ends[1])
-        self._at(begin, self._comes, begin, left, ends, tickets[1], nbytes, "receive")
+        self._then(begin, self._comes, begin, left, ends, tickets[1], nbytes, "receive")
 
     def _comes(
         self, begin: float, left: float, ends: tuple[int, int], ticket: int, nbytes: int, kind: str
@@ -398,7 +419,7 @@ class Clock:
         there = self.network.reach(ends, begin, left, nbytes)
         if not self.led:
             there += self.rates.latency
-        self._at(there, self._arrives, begin, there, ends, ticket, nbytes, kind)
+        self._then(there, self._arrives, begin, there, ends, ticket, nbytes, kind)
 
     def _arrives(
         self, begin: float, there: float, ends: tuple[int, int], ticket: int, nbytes: int,
@@ -409,7 +430,7 @@ class Clock:
         arrived = self._received(receiver, there, nbytes)
         if nbytes:
             self._act(kind, receiver, begin, arrived, nbytes, sender)
-        self._at(arrived, self._set, self.tickets[receiver][ticket], 1, arrived)
+        self._then(arrived, self._set, self.tickets[receiver][ticket], 1, arrived)
 
     def _mpi(self, per_message: float, nbytes: int) -> float:
         """Return the ns of MPI's work on one side of a message."""
@@ -437,7 +458,7 @@ class Clock:
     def _answer(self, start: float, ends: tuple[int, int], ticket: int, nbytes: int) -> None:
         """Send the bytes of a one-sided read; the request reaches their node at `start`."""
         begin, left = self.network.leave(ends[0], start, nbytes)
-        self._at(begin, self._comes, begin, left, ends, ticket, nbytes, "get")
+        self._then(begin, self._comes, begin, left, ends, ticket, nbytes, "get")
 
 
 def _weight(what: Any) -> int:
