@@ -54,6 +54,9 @@ comm = xupc.Comm(MPI.COMM_WORLD)
 `comm.explain()` returns the counts of one communicator as text, `comm.explain(as_dict=True)` as
 data. The bytes of calls before a team is open are counted only under `XUPC_COMM=explain`.
 
+`xupc bench Bcast Allreduce --api mpi4py --peer -n 2` measures methods on such a communicator beside
+mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
+
 ## Which library carries a call
 
 1. MPI carries the first 64 collective calls of a communicator ("warm-up"). A program whose
