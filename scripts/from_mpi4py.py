@@ -54,6 +54,9 @@ comm = xupc.Comm(MPI.COMM_WORLD)
 `comm.explain()` returns the counts of one communicator as text, `comm.explain(as_dict=True)` as
 data. The bytes of calls before a team is open are counted only under `XUPC_COMM=explain`.
 
+`xupc bench Bcast Allreduce --api mpi4py --peer -n 2` measures methods on such a communicator beside
+mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
+
 ## Which library carries a call
 
 1. MPI carries the first 64 collective calls of a communicator ("warm-up"). A program whose
@@ -102,7 +105,7 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - An object that cannot be pickled raises its error on its thread, before the call reaches the
   others.
 - A wrong argument raises mpi4py's error on that thread alone.
-- Calls that differ between threads raise `CollectiveMismatchError`.
+- Calls that differ between threads raise `CollectiveMismatchError`, which names the methods.
 - `Free` waits for no thread.
 - Several Python threads of a process may be inside such calls at once, each on a communicator of
   its own. This needs one node, the native core, and an MPI that allows calls from several threads

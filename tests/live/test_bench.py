@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from support.launch import PROJECT, Result, launch, mpi_family
 
+from xupc.bench.methods import METHODS
 from xupc.bench.oracle import COLLECTIVES
-from xupc.bench.results import FLOOR, OURS
+from xupc.bench.results import FLOOR, OURS, PEER
 from xupc.bench.results import Result as Measurement
 from xupc.cli.launcher import job_command
 from xupc.cli.mpi import find_mpi
@@ -155,6 +156,29 @@ def test_every_collective_gives_what_it_must(tmp_path: Path) -> None:
     ours = [c for cell in job.cells for c in cell.of_kind(OURS)]
     assert len(ours) == len(COLLECTIVES)
     assert all(c.wrong == [[]] for c in ours)
+
+
+def test_methods_of_the_drop_in_communicator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each method beside mpi4py's in one job; under this switch xupc carries them all."""
+    monkeypatch.setenv("XUPC_COMM", "force")
+    file = tmp_path / "r.json"
+    done = bench(
+        *METHODS, "--api", "mpi4py", "--peer", "-n", "2", "-m", "48,48", "-i", "2", "-x", "0",
+        "--root", "last", "--launches", "1", "--json", str(file),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = Measurement.load(file).jobs[0].cells
+    assert [cell.collective for cell in cells] == list(METHODS.values())
+    for method, cell in zip(METHODS, cells, strict=True):
+        assert cell.api == "mpi4py"
+        (ours,), (peer,) = cell.of_kind(OURS), cell.of_kind(PEER)
+        assert ours.call == f"xupc.Comm.{method}, carried by xupc"
+        assert peer.call == f"comm.{method}"
+        for candidate in (ours, peer):
+            assert candidate.wrong == [[]], candidate.call
+            assert len(candidate.ns[0]) == 2
 
 
 def test_a_wrong_result_is_told_and_is_the_exit_status() -> None:

@@ -17,6 +17,7 @@ CHECKS = "tests/live/programs/drop_in.py"
 CALLS = "tests/live/programs/drop_in_calls.py"
 REPEATED = "tests/live/programs/drop_in_repeated.py"
 KEPT = "tests/live/programs/drop_in_kept.py"
+DIFFERING = "tests/live/programs/drop_in_differing.py"
 VECTORS = "tests/live/programs/drop_in_vectors.py"
 OBJECTS = "tests/live/programs/drop_in_objects.py"
 NEIGHBOURS = "tests/live/programs/drop_in_neighbours.py"
@@ -66,6 +67,15 @@ def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: s
     result = live(
         n, CALLS, args=[check], nodes=nodes, env={"XUPC_COMM": "force"}, own_job=alone
     )  # fmt: skip
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.parametrize(
+    ("n", "nodes"), [(2, None), pytest.param(3, "2,1", marks=pytest.mark.once)]
+)
+def test_a_mismatch_names_what_the_program_called(live: Live, n: int, nodes: str | None) -> None:
+    """Each method against another one: the text has their names, and none of xupc's calls."""
+    result = live(n, DIFFERING, nodes=nodes, env={"XUPC_COMM": "force"}, own_job=True)
     assert result.stdout.count("done") == n, result.report()
 
 

@@ -435,6 +435,15 @@ def test_the_testbeds_of_the_documents() -> None:
         (["-n", "4", "--nodes", "2x2", "--team", "roots", "--root", "2"], "no thread 2 among 2"),
         (["-n", "4", "--nodes", "3,1", "--team", "node", "--root", "1"], "no thread 1 among 1"),
         (["--mpiexec-args", "'"], "No closing quotation"),
+        (["all_permute", "Bcast", "--api", "mpi4py"], "all_permute: no method of xupc.Comm"),
+        (["allav_suffix_reduce", "--api", "mpi4py"], "allav_suffix_reduce: no method of"),
+        (["all_gather", "--api", "mpi4py"], "all_gather: no method of xupc.Comm"),
+        (["--plan", "--api", "mpi4py"], "--plan: xupc.Comm has no such choice"),
+        (["--flags", "PUSH", "--api", "mpi4py"], "--flags: xupc.Comm has no such choice"),
+        (["--sync", "nosync", "--api", "mpi4py"], "--sync: xupc.Comm has no such choice"),
+        (["--suite", "mtu", "--api", "mpi4py"], "a suite measures xupc's own calls"),
+        (["Allreduce", "-T", "bool", "--op", "ADD", "--api", "mpi4py"], "nothing to measure"),
+        (["--api", "mpi"], "'mpi' is not one of 'xupc', 'mpi4py'"),
     ],
 )
 def test_wrong_words_are_usage_errors(words: list[str], said: str) -> None:

@@ -102,6 +102,16 @@ class Memory:
         self.comm = comm
         self.largest = largest
 
+    @cached_property
+    def drop_in(self) -> Any:
+        """The drop-in communicator of the threads, after its warm-up; collective at first."""
+        from ..mpi.record import PATIENCE
+
+        comm = xupc.Comm(self.comm)
+        for _ in range(PATIENCE + 1):
+            comm.Barrier()
+        return comm
+
     def _shared(self, blocks: int) -> Any:
         part, threads = blocks * self.largest, self.team.size
         return xupc.all_alloc(threads * part, np.uint8, part, team=self.team)

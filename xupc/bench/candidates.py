@@ -14,6 +14,7 @@ from xupc.specs import parse_name
 from xupc.tuning.selection import registered_name
 
 from .calls import Call, Memory, our_barrier, our_call
+from .methods import DROP_IN, method_of
 from .oracle import Work
 from .peer_calls import bcast_and_copy, peer_barrier, peer_call
 from .results import AGAIN, FLOOR, OURS, PEER
@@ -40,6 +41,7 @@ class Timed:
     ends: list[int] = field(default_factory=list)
     turn: int = 0
     loops: int = 1
+    by_mpi: bool = False  # MPI carries the call
 
     def head(self) -> dict[str, Any]:
         """Return the candidate without its times."""
@@ -62,12 +64,16 @@ class Candidates:
     def of(self, case: Case) -> Iterator[Timed]:
         """Yield the candidates of a cell."""
         settings, call = self.settings, case.collective
+        if settings.api == DROP_IN:
+            yield from self._of_methods(case)
+            return
         if call == "barrier":
             yield Timed("xupc", OURS, "barrier()", [our_barrier(self.memory)])
             if settings.again:
                 yield Timed("xupc again", AGAIN, "barrier()", [our_barrier(self.memory)])
             if settings.peer:
-                yield Timed("mpi4py", PEER, "comm.Barrier", [peer_barrier(self.memory)])
+                yield Timed("mpi4py", PEER, "comm.Barrier", [peer_barrier(self.memory.comm)],
+                            by_mpi=True)  # fmt: skip
             yield Timed("floor", FLOOR, "nothing", [Call(bool)])
             return
         names = []
@@ -81,6 +87,34 @@ class Candidates:
         if settings.peer:
             yield from self._peers(case)
         yield Timed("floor", FLOOR, "nothing", [Call(bool)])  # the quickest call of all
+
+    def _of_methods(self, case: Case) -> Iterator[Timed]:
+        """Yield the method of the drop-in communicator, and mpi4py's."""
+        settings, memory = self.settings, self.memory
+        again = [("xupc again", AGAIN)] if settings.again else []
+        for name, kind in [("xupc", OURS), *again]:
+            yield self._method(case, name, kind, memory.drop_in)
+        if settings.peer:
+            yield self._method(case, "mpi4py", PEER, memory.comm)
+        yield Timed("floor", FLOOR, "nothing", [Call(bool)])
+
+    def _method(self, case: Case, name: str, kind: str, comm: Any) -> Timed:
+        """Return a method of a communicator with the library that carries it; collective."""
+        memory, method = self.memory, method_of(case.collective)
+        if case.collective == "barrier":
+            calls = [peer_barrier(comm)]
+        else:
+            found = [peer_call(case.collective, w, memory, comm) for w in self.works(case)]
+            calls = [peer[1] for peer in found if peer is not None]
+        if comm is memory.comm:
+            return Timed(name, kind, f"comm.{method}", calls, by_mpi=True)
+        before = _carried(comm, method)
+        for call in calls:
+            call()
+        now = _carried(comm, method)
+        by = " and ".join(library for library in now if now[library] > before.get(library, 0))
+        text = f"xupc.Comm.{method}, carried by {by}"
+        return Timed(name, kind, text, calls, by_mpi="MPI" in by)
 
     def works(self, case: Case) -> list[Work]:
         """Return the works of a cell's calls, one for each root."""
@@ -163,10 +197,17 @@ class Candidates:
         calls = [peer[1] for peer in found if peer is not None]
         if not calls or found[0] is None:
             return
-        yield Timed("mpi4py", PEER, f"comm.{found[0][0]}", calls)
+        yield Timed("mpi4py", PEER, f"comm.{found[0][0]}", calls, by_mpi=True)
         if case.collective == "all_broadcast" and case.nbytes >= LARGE:
             calls = [bcast_and_copy(work, self.memory) for work in works]
-            yield Timed("mpi4py and copy", PEER, "comm.Bcast and the root's copy", calls)
+            text = "comm.Bcast and the root's copy"
+            yield Timed("mpi4py and copy", PEER, text, calls, by_mpi=True)
+
+
+def _carried(comm: Any, method: str) -> dict[str, int]:
+    """Return the calls of a method of the drop-in communicator by the library that carried them."""
+    found: dict[str, int] = comm.explain(as_dict=True).get(method, {}).get("carried_by", {})
+    return found
 
 
 def _variants(collective: str) -> list[Variant]:

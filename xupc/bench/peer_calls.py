@@ -1,6 +1,7 @@
 """mpi4py's calls that do the work of xupc's, ready to be timed and checked.
 
-MPI gets its buffers in mpi4py's quickest form, ``[buffer, count, type]``.
+MPI gets its buffers in mpi4py's quickest form, ``[buffer, count, type]``. The same calls on the
+drop-in communicator are what `xupc bench --api mpi4py` measures.
 """
 
 from __future__ import annotations
@@ -16,18 +17,14 @@ from mpi4py import MPI
 from ..specs import UNEVEN, parse_name
 from .calls import Bytes, Call, Memory, scalars, source_and_result, varying
 from .oracle import OPS, Work
+from .settings import defined_by_mpi
 
 __all__ = ["bcast_and_copy", "peer_barrier", "peer_call"]
 
 
-def peer_barrier(memory: Memory) -> Call:
-    """Return MPI's barrier."""
-    return Call(memory.comm.Barrier)
-
-
-# The kinds of numbers for which MPI defines its operations.
-_KINDS = dict.fromkeys(("ADD", "MULT"), "iufc") | dict.fromkeys(("MIN", "MAX"), "iuf")
-_KINDS |= dict.fromkeys(("AND", "OR", "XOR"), "iu") | dict.fromkeys(("LOGAND", "LOGOR"), "iub")
+def peer_barrier(comm: Any) -> Call:
+    """Return the barrier of a communicator."""
+    return Call(comm.Barrier)
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class _Peer:
     """Make the arguments of mpi4py's calls of a work."""
 
     work: Work
-    memory: Memory
+    comm: Any
 
     def spec(self, array: Bytes, blocks: int) -> Any:
         """Return `blocks` blocks in mpi4py's quickest form; MPI counts the elements of one."""
@@ -43,12 +40,13 @@ class _Peer:
         size = work.count * work.dtype.itemsize
         if not work.spec.computes:
             return [array[: blocks * size], size, MPI.BYTE]
-        if work.dtype.kind not in _KINDS[work.op]:
+        if not defined_by_mpi(work.op, work.dtype):
             raise ValueError(f"MPI has no {work.op} of {work.dtype}")
         datatype = MPI.Datatype.fromcode(work.dtype.char)
-        # MPI counts the elements of one block, except where it reduces one for each thread
-        count = work.count * (blocks if work.spec.src.blocks == "T" else 1)
-        return [array[: blocks * size].view(work.dtype), count, datatype]
+        elements = array[: blocks * size].view(work.dtype)
+        if blocks > 1:  # versions of mpi4py differ in what a count of Reduce_scatter_block counts
+            return [elements, datatype]
+        return [elements, work.count, datatype]
 
     @property
     def op(self) -> Any:
@@ -58,13 +56,19 @@ class _Peer:
         return getattr(MPI, names.get(self.work.op, self.work.op))
 
 
-def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] | None:
-    """Return mpi4py's call of the same meaning and its name; None if MPI has none."""
+def peer_call(
+    collective: str, work: Work, memory: Memory, comm: Any = None
+) -> tuple[str, Call] | None:
+    """Return mpi4py's call of the same meaning and its name; None if MPI has none.
+
+    `comm`: the communicator; by default MPI's own of these threads.
+    """
     form, _ = parse_name(collective)
+    comm = memory.comm if comm is None else comm
     if form == "allv":
-        return _peer_of_scalars(work, memory)
+        return _peer_of_scalars(work, comm)
     dst, src = memory.private(work)
-    make = _Peer(work, memory)
+    make = _Peer(work, comm)
     try:
         one, many = make.spec(src, 1), make.spec(src, work.threads if src.size > memory.largest
                                                  else 1)  # fmt: skip
@@ -73,11 +77,11 @@ def peer_call(collective: str, work: Work, memory: Memory) -> tuple[str, Call] |
         return None
     found: _Found | None
     if form in UNEVEN:
-        found = _uneven_peer(work, memory.comm, one, many, into, dst)
+        found = _uneven_peer(work, comm, one, many, into, dst)
     elif work.spec.computes:
         found = _reducing_peer(make, one, many, into)
     else:
-        found = _moving_peer(work, memory.comm, one, many, into, dst)
+        found = _moving_peer(work, comm, one, many, into, dst)
     if found is None:
         return None
     name, function, arguments = found
@@ -145,7 +149,7 @@ def _of_spec(
 
 
 def _reducing_peer(make: _Peer, one: Any, many: Any, into: Any) -> _Found | None:
-    work, comm, op = make.work, make.memory.comm, make.op
+    work, comm, op = make.work, make.comm, make.op
     at_root, root = work.me == work.root, work.root
     spec = work.spec
     if work.values or spec.elementwise:
@@ -215,11 +219,11 @@ def _exclusive_scan(
     return call
 
 
-def _peer_of_scalars(work: Work, memory: Memory) -> tuple[str, Call] | None:
+def _peer_of_scalars(work: Work, comm: Any) -> tuple[str, Call] | None:
     """Return the lower-case form, which takes and returns Python objects."""
-    comm, root = memory.comm, work.root
+    root = work.root
     (value,) = scalars(work)
-    op = _Peer(work, memory).op if work.spec.computes else None
+    op = _Peer(work, comm).op if work.spec.computes else None
     spec, name = work.spec, work.spec.peer.lower()
     if not name:
         return None

@@ -156,6 +156,8 @@ class Cell:
         Whether caches were emptied before each repetition.
     loop
         Whether a repetition is many calls back to back; its time is that of one.
+    api
+        ``"xupc"``, or ``"mpi4py"``: the methods of `xupc.Comm` were measured.
     moved
         Bytes that one call delivers to all threads together, or reads if it reduces. Bandwidths
         are calculated from them.
@@ -171,6 +173,7 @@ class Cell:
     team: str = "world"
     cold: bool = False
     loop: bool = False
+    api: str = "xupc"
     candidates: list[Candidate] = field(default_factory=list)
 
     @property
@@ -178,7 +181,7 @@ class Cell:
         """Return the arguments, which are unique among the cells of any result."""
         return (
             self.collective, self.nbytes, self.dtype, self.op, self.sync, self.root, self.team,
-            self.cold, self.loop,
+            self.cold, self.loop, self.api,
         )  # fmt: skip
 
     @property
@@ -187,7 +190,7 @@ class Cell:
         words = [self.dtype, self.op, "" if self.sync == "allsync" else self.sync]
         words += [f"root {self.root}" if self.root not in ("", "0") else ""]
         words += ["" if self.team == "world" else f"team.{self.team}", "cold" * self.cold]
-        words += ["back to back" * self.loop]
+        words += ["back to back" * self.loop, "xupc.Comm" * (self.api != "xupc")]
         said = ", ".join(filter(None, words))
         return f"{self.collective} ({said})" if said else self.collective
 
@@ -386,4 +389,6 @@ def _fields(value: Any) -> dict[str, Any]:
         for name in ("ns", "visits", "kept"):
             if not any(found[name]) and (name == "kept" or any(value.kept)):
                 del found[name]
+    if isinstance(value, Cell) and value.api == "xupc":  # as before there was another one
+        del found["api"]
     return found

@@ -24,6 +24,7 @@ __all__ = [
     "SYNCS",
     "VARIANTS",
     "algorithm_named",
+    "defined_by_mpi",
     "Case",
     "Settings",
     "Shape",
@@ -54,6 +55,8 @@ class Settings:
         The names to compare in each cell: those of `ALGORITHMS`, of which ``auto`` is the library's
         choice, and variants, such as ``multicore:ring``. ``variants`` means all of them that can
         run and that no name before it measures.
+    api
+        ``"xupc"``: xupc's own calls. ``"mpi4py"``: the methods of `xupc.Comm`.
     peer, plan, again
         True to measure also mpi4py's own collective, a replayed plan, and the library's choice
         under a second name.
@@ -93,6 +96,7 @@ class Settings:
     ops: tuple[str, ...] = ("ADD",)
     syncs: tuple[str, ...] = ("allsync",)
     algorithms: tuple[str, ...] = ALGORITHMS
+    api: str = "xupc"
     peer: bool = False
     plan: bool = False
     again: bool = True
@@ -170,7 +174,8 @@ def _cases_of(settings: Settings, collective: str, nbytes: int) -> Iterator[Case
             if nbytes % np.dtype(dtype).itemsize:
                 continue
             for op in settings.ops:
-                if defined(op, np.dtype(dtype)):
+                known = defined_by_mpi if settings.api == "mpi4py" else defined
+                if known(op, np.dtype(dtype)):
                     yield Case(collective, nbytes, dtype, op, sync)
 
 
@@ -179,6 +184,16 @@ def defined(op: str, dtype: np.dtype[Any]) -> bool:
     if op in ("AND", "OR", "XOR"):
         return dtype.kind in "iub"
     return op in OPS and (dtype.kind != "c" or op in ("ADD", "MULT"))
+
+
+# The kinds of numbers for which MPI defines its operations.
+_MPI_KINDS = dict.fromkeys(("ADD", "MULT"), "iufc") | dict.fromkeys(("MIN", "MAX"), "iuf")
+_MPI_KINDS |= dict.fromkeys(("AND", "OR", "XOR"), "iu") | dict.fromkeys(("LOGAND", "LOGOR"), "iub")
+
+
+def defined_by_mpi(op: str, dtype: np.dtype[Any]) -> bool:
+    """Return True if MPI defines an operation on a type."""
+    return dtype.kind in _MPI_KINDS.get(op, "")
 
 
 def algorithm_named(word: str) -> str:

@@ -37,7 +37,7 @@ from . import clocks, machine, stats
 from .calls import Memory, our_barrier
 from .candidates import Candidates, Timed
 from .provenance import provenance
-from .results import AGAIN, FLOOR, PEER
+from .results import AGAIN, FLOOR
 from .settings import Case, Settings, cases, rooted
 from .timing import Lines, keep_busy, timer_of
 
@@ -286,7 +286,7 @@ class Worker:
 
     def leave(self, one: Timed) -> None:
         """Wait in a barrier of the call's own library, which sends its buffered messages there."""
-        (self.team_comm.Barrier if self.across and one.kind == PEER else self.barrier)()
+        (self.team_comm.Barrier if self.across and one.by_mpi else self.barrier)()
 
     def shuffled(self, counts: Sequence[int]) -> list[list[int]]:
         """Return indices of candidates, by rounds; those with fewer repetitions are spread out."""
@@ -471,6 +471,7 @@ class Worker:
             "sync": case.sync or "allsync",
             "root": root if rooted(case.collective) else "",
             "team": settings.team,
+            "api": settings.api,
             "cold": settings.cold,
             "loop": settings.loop,
             "candidates": [one.head() for one in measured.timed],

@@ -23,9 +23,10 @@ from xupc.bench import driver, osu_text, suites
 from xupc.bench.budget import ENOUGH, LAUNCHES, TooShort
 from xupc.bench.collect import Collector, wrong_results
 from xupc.bench.launch_plan import Plan
+from xupc.bench.methods import DROP_IN, USUAL, XUPC, chosen
 from xupc.bench.oracle import OPS
 from xupc.bench.results import AGAIN, OURS, PEER, Job, Result
-from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, cases, named
+from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, cases
 
 from . import common, options
 from .bench_jobs import find_launcher
@@ -39,10 +40,6 @@ __all__ = ["bench_command", "check_arguments"]
 PER_CELL = 0.25  # seconds for a cell of a launch where no budget was given
 LEAST, MOST = 2.0, 250.0  # seconds of a launch then
 LAST_WORD = 5  # seconds that other threads of a job leave to thread 0 at an end by a signal
-DEFAULT = (
-    "all_broadcast", "all_scatter", "all_gather", "all_gather_all", "all_exchange",
-    "all_reduce_mpi_all", "barrier",
-)  # fmt: skip
 
 
 # ---- the command -------------------------------------------------------------------------------
@@ -50,6 +47,7 @@ DEFAULT = (
 
 @click.command("bench", epilog=examples(
     "xupc bench all_gather Allreduce -n 8 -m 8:1M --peer",
+    "xupc bench Bcast Allreduce --api mpi4py --peer -n 2",
     "xupc bench 'allav_*' -n 2,8 --budget 10m --json here.json.gz",
     "srun --mpi=pmix xupc bench all_broadcast --peer --budget 20m --json result.json",
 ))  # fmt: skip
@@ -88,6 +86,10 @@ DEFAULT = (
 @click.option(
     "--peer", is_flag=True, help="Measure mpi4py's own collective beside ours, in the same run."
 )
+@click.option(
+    "--api", type=click.Choice([XUPC, DROP_IN]), default=XUPC, show_default=True,
+    help="Measure xupc's own calls, or mpi4py's methods on xupc.Comm.",
+)  # fmt: skip
 @click.option("--plan", is_flag=True, help="Measure a replayed plan beside the full call.")
 @click.option("--cold", is_flag=True, help="Empty the caches before each repetition.")
 @click.option("--loop", is_flag=True, help="Time calls back to back, as many as fill 1 ms.")
@@ -239,7 +241,7 @@ def _plan(
     began: float | None = None,
 ) -> Plan:  # fmt: skip
     """Return what the options request; UsageError if that is nothing."""
-    settings = suite.settings if suite is not None else Settings(collectives=DEFAULT)
+    settings = suite.settings if suite is not None else Settings(collectives=USUAL)
     changes = {
         "sizes": given["sizes"],
         "algorithms": given["flags"],
@@ -258,11 +260,12 @@ def _plan(
     )  # fmt: skip
     if settings.cold and settings.loop:
         raise click.UsageError("--cold and --loop: of calls back to back only the first is cold")
-    if given["collectives"]:
-        try:
-            settings = settings.but(collectives=named(given["collectives"]))
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+    if suite is not None and given["api"] != XUPC:
+        raise click.UsageError("--suite and --api mpi4py: a suite measures xupc's own calls")
+    try:
+        settings = chosen(settings, given["api"], given["collectives"])
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     _check_root(settings, shapes)
     there = {case.collective for case in cases(settings)}
     if missing := [name for name in settings.collectives if name not in there]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import contextlib
+import copy
 import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,7 +18,9 @@ from .. import errors
 from ..errors import CollectiveMismatchError, XupcError, said
 from .thread_ranges import range_text, ranges
 
-__all__ = ["CallRecord", "MismatchReport", "compare", "first_apart"]
+__all__ = ["LIBRARY_BARRIER", "CallRecord", "MismatchReport", "compare", "first_apart"]
+
+LIBRARY_BARRIER = "library barrier"  # follows many calls without a barrier
 
 
 Arguments = list[tuple[str, str]]
@@ -80,11 +83,15 @@ class CallRecord:
         The text of the call, where that is not its name and arguments.
     status
         At the end of the program: the exit status of this thread; else 0.
+    method
+        The method of mpi4py's by which the program made this call in the background; else "".
+    repeated_by
+        The methods of mpi4py's for which the core repeats the call; else "".
     """
 
     __slots__ = (
-        "_arguments", "_failed", "error", "name", "raised", "shared_error", "status",
-        "title", "words",
+        "_arguments", "_failed", "error", "method", "name", "raised", "repeated_by",
+        "shared_error", "status", "title", "words",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +108,7 @@ class CallRecord:
         self.raised = ""
         self.words = ""
         self.status = 0
+        self.method = self.repeated_by = ""
         self.title = title or self.call
 
     @classmethod
@@ -135,6 +143,12 @@ class CallRecord:
     def with_more(self, more: Arguments) -> CallRecord:
         """Return the same call with more arguments to compare."""
         return CallRecord(self.name, lambda: [*self.arguments, *more], self.title)
+
+    def renamed(self, name: str) -> CallRecord:
+        """Return the same record under another name."""
+        record = copy.copy(self)
+        record.name = name
+        return record
 
     @property
     def call(self) -> str:

@@ -109,7 +109,7 @@ class RecoveringTeam(Owner, Protocol):
     def agreement(self) -> Agreement:
         """Agreements among its threads."""
 
-    def account(self, record: CallRecord) -> CallRecord:
+    def account(self, record: CallRecord, op: int) -> CallRecord:
         """Return the record of this thread's call for a comparison among all threads."""
 
     def last_calls(self, last: int) -> list[tuple[int, int, CallRecord]]:
@@ -244,7 +244,7 @@ def _conditions(instance: RecordedCall) -> Iterator[Waitable]:
     team.job.network.forget(team.link, instance)
     mine = instance.op
     yield from _giving_up(team, instance)
-    record = team.account(instance.record)
+    record = team.account(instance.record, mine)
     verdict = yield from _resync(team, instance, mine, record)
     instance.end()
     team.job.control.all_over()  # the barrier that detected the mismatch never ends

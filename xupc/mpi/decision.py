@@ -89,7 +89,12 @@ def taken_over(form: Callable[..., Ready]) -> Method:
                 if team is not None and shape is not None:
                     learn_given(self, shape, arguments, keywords, nbytes, why)
                 return run(self, *arguments, **keywords)
-            carry(call, *ready, team)
+            state = team.state
+            state.methods.begin(state.core.op, name)
+            try:
+                carry(call, *ready, team)
+            finally:
+                state.methods.begin(state.core.op, "")
             if shape is not None:
                 _learn(self, shape, arguments, keywords, nbytes or 0, call, (*ready, team), scratch)
             return None if result is None else result.unpack()
@@ -137,8 +142,12 @@ def _learn(
     given: tuple[Any, ...], scratch: tuple[str, int] | None,
 ) -> None:  # fmt: skip
     """Keep a call that xupc has carried, for those that repeat it."""
+    state = given[-1].state
     if not shape.messages:
-        call = given[-1].state.plain_barrier
+        call = state.plain_barrier
+    record = state.core.record_of(state.core.op)
+    if record is not None:
+        state.methods.repeats(shape.name, record)
     comm._counts().learn(shape, arguments, keywords, comm.rank, nbytes, call, given, scratch)
 
 

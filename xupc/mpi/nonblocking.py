@@ -56,7 +56,7 @@ def posted(form: Callable[..., Ready]) -> Method:
             if ready.nbytes is None:
                 call = _barrier(team.state)
             else:
-                call, learnt = _bound(ready, team)
+                call, learnt = _bound(name, ready, team)
             if learnt is not None:
                 record.learn_posted(
                     shape, arguments, keywords, self.rank, ready.nbytes or 0, call.request, *learnt
@@ -97,10 +97,11 @@ def _barrier(state: Any) -> _Call:
     return _Call(core.RequestCall(instance, True), None)
 
 
-def _bound(ready: Ready, team: Any) -> tuple[_Call, tuple[Any, Any] | None]:
+def _bound(name: str, ready: Ready, team: Any) -> tuple[_Call, tuple[Any, Any] | None]:
     """Return the call, and its arrays if another call with the same arguments can use it."""
     assert isinstance(ready.call, ArrayCall)
     bound, copies = ready.call.bound(*ready.arguments, team)
+    bound.instance.record.method = name
     unpack = getattr(ready.result, "described", None) is not None
     finish: Callable[[], object] | None = None
     if unpack or bound.into is not None:

@@ -10,7 +10,7 @@ from ..backends.operand_binding import BoundOperand
 from ..backends.wait import Waitable
 from ..errors import HeapError, show
 from ..fingerprint import fingerprint
-from ..health.call_record import CallRecord
+from ..health.call_record import LIBRARY_BARRIER, CallRecord
 from ..plan.plan import Plan, barrier_plan
 from ..tuning.selection import Table
 from .async_queue import AsyncCall
@@ -142,17 +142,17 @@ class TeamMeetings(TeamRecords):
 
     def catch_up(self) -> None:
         """Run a barrier after many calls without one."""
-        self._barrier("library barrier", None).execute()
+        self._barrier(LIBRARY_BARRIER, None).execute()
 
     @property
     def ahead_of_requests(self) -> RunningCall:
         """Instance of the barrier that `catch_up` runs, for calls in the background."""
-        name = "library barrier"
-        return self.meeting(fingerprint(name), CallRecord(name, [("value", "None")]))
+        record = CallRecord(LIBRARY_BARRIER, [("value", "None")])
+        return self.meeting(fingerprint(LIBRARY_BARRIER), record)
 
     def ahead(self) -> RunningCall | None:
         """Return the barrier that must precede the next call, after many without one, or None."""
-        return self._barrier("library barrier", None) if self.core.unsynced >= RUN_AHEAD else None
+        return self._barrier(LIBRARY_BARRIER, None) if self.core.unsynced >= RUN_AHEAD else None
 
     def barrier(self, value: object = None) -> None:
         """Implement `Team.barrier`."""

@@ -11,6 +11,7 @@ from ..backends.protocol import TeamCore
 from ..errors import XupcError
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
+from ..health.program_methods import ProgramMethods
 from ..plan.steps import SLOTS
 from ..tuning.selection import Table
 from .job_state import JobState
@@ -34,6 +35,7 @@ class TeamRecords(TeamPlans):
     def __init__(self, job: JobState, table: Table, threads: Sequence[int], *, world: bool) -> None:
         super().__init__(job, table, threads, world=world)
         self._titles: dict[str, int] = {}
+        self.methods = ProgramMethods()
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
         # calls without a number
         self._noted: deque[tuple[int, int, CallRecord]] = deque(maxlen=SLOTS)
@@ -57,9 +59,10 @@ class TeamRecords(TeamPlans):
             self.core.spoil(0)
             raise self.job.agree(error)
 
-    def account(self, record: CallRecord) -> CallRecord:
+    def account(self, record: CallRecord, op: int) -> CallRecord:
         """Return the record of this thread's call for a comparison among all threads."""
         if self._failure is None:
+            record = self.methods.named(record, op)
             place = self.core.unread
             if place is not None:
                 owner = int(self.job.info.tree.members(self.job.info.node)[place])
@@ -83,7 +86,9 @@ class TeamRecords(TeamPlans):
         """
         core = self.core
         every = range(max(core.since, last - LAST_CALLS) + 1, last + 1)
-        calls = [(op, core.fp_after(op), core.record_of(op)) for op in every]
+        known = [(op, core.fp_after(op), core.record_of(op)) for op in every]
+        named = self.methods.named
+        calls = [(op, fp, record and named(record, op)) for op, fp, record in known]
         calls += [note for note in self._noted if calls[0][0] <= note[0] <= last]
         return sorted(calls, key=lambda call: call[0])
 

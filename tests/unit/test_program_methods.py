@@ -1,0 +1,46 @@
+"""The methods of mpi4py's that records of calls get their names from."""
+
+from __future__ import annotations
+
+from xupc.health.call_record import LIBRARY_BARRIER, CallRecord
+from xupc.health.program_methods import ProgramMethods
+
+
+def test_operations_of_a_method() -> None:
+    """A method has the operations from its begin to its end, and no others."""
+    methods, record = ProgramMethods(), CallRecord("allav_broadcast", [("root", "0")])
+    methods.begin(4, "bcast")
+    methods.begin(6, "")
+    methods.begin(8, "Bcast")
+    found = [methods.named(record, op).call for op in range(4, 11)]
+    ours, objects, buffers = (f"{x}(root=0)" for x in ("allav_broadcast", "bcast", "Bcast"))
+    assert found == [ours, objects, objects, ours, ours, buffers, buffers]
+    assert record.name == "allav_broadcast"
+
+
+def test_a_method_keeps_its_error() -> None:
+    """The record under another name has the error of this thread."""
+    methods, record = ProgramMethods(), CallRecord("allav_reduce")
+    record.error = ValueError("wrong")
+    methods.begin(0, "Reduce")
+    assert methods.named(record, 1).error is record.error
+
+
+def test_calls_that_the_core_makes() -> None:
+    """Repeated ones have the names of all their methods; one in the background has its own."""
+    methods = ProgramMethods()
+    repeated, posted = CallRecord("allav_reduce_scatter"), CallRecord("allav_reduce_all")
+    for method in ("Reduce_scatter", "Reduce_scatter_block", "Reduce_scatter"):
+        methods.repeats(method, repeated)
+    posted.method = "Iallreduce"
+    assert methods.named(repeated, 1).name == "Reduce_scatter or Reduce_scatter_block"
+    methods.begin(1, "Scan")
+    assert methods.named(repeated, 2).name == "Scan"
+    assert methods.named(posted, 2).name == "Iallreduce"
+
+
+def test_the_barrier_of_the_library() -> None:
+    """No method of the program is the barrier after many calls."""
+    methods, record = ProgramMethods(), CallRecord(LIBRARY_BARRIER)
+    methods.begin(0, "Bcast")
+    assert methods.named(record, 1) is record
