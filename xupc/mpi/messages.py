@@ -113,16 +113,18 @@ def as_elements(
 
 
 def _memory(described: Any, blocks: int) -> Array | None:
-    """Return the bytes of a plain contiguous array, as a view; None for anything else."""
+    """Return the bytes of plain contiguous memory, as a view; None for anything else."""
     if type(described) is np.ndarray:
         return _bytes(described) if _plain(described.dtype) else None
-    if not isinstance(described, list | tuple) or not 2 <= len(described) <= 3:
+    if not isinstance(described, list | tuple):
+        return _of_host(described) if _is_plain_buffer(described) else None
+    if not 2 <= len(described) <= 3:
         return None
-    array, datatype = described[0], described[-1]
-    if type(array) is not np.ndarray or not isinstance(datatype, MPI.Datatype):
+    buffer, datatype = described[0], described[-1]
+    if not isinstance(datatype, MPI.Datatype):
         return None
     size = size_of(datatype)
-    view = _bytes(array)
+    view = _bytes(buffer) if type(buffer) is np.ndarray else _of_host(buffer)
     if view is None or not size:
         return None
     if len(described) == 2:
@@ -150,6 +152,25 @@ def _bytes(array: Array) -> Array | None:
     if not array.flags.c_contiguous:
         return None
     return (array if array.ndim == 1 else array.reshape(-1)).view(_BYTE)
+
+
+def _is_plain_buffer(described: Any) -> bool:
+    """Return whether an object has elements of a type that mpi4py takes without a datatype."""
+    try:
+        return memoryview(described).format in CODES
+    except (BufferError, TypeError, ValueError):
+        return False
+
+
+def _of_host(buffer: Any) -> Array | None:
+    """Return the bytes of a contiguous buffer of Python's protocol, as mmap and bytearray have it.
+
+    None for other objects. Arrays of mpi4py's other protocols may be in the memory of a GPU.
+    """
+    try:
+        return np.frombuffer(buffer, _BYTE)
+    except (AttributeError, BufferError, TypeError, ValueError):
+        return None
 
 
 def size_of(datatype: MPI.Datatype) -> int:

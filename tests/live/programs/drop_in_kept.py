@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import array
 import gc
+import mmap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -332,6 +334,64 @@ def ends() -> None:
             pass
 
 
+def filled(x: Any, value: int, begin: int = 0, end: int | None = None) -> Any:
+    """Set bytes of a buffer; a view of it would keep its owner from resizing it."""
+    with memoryview(x).cast("B") as view:
+        view[begin:end] = bytes([value]) * len(view[begin:end])
+    return x
+
+
+def with_buffers(make: Callable[[int], Any]) -> None:
+    """`make` returns a buffer of so many bytes."""
+
+    def bcast() -> None:
+        x = filled(make(64), me + 1)
+        comm.Bcast([x, 64, MPI.BYTE], size - 1)
+        assert bytes(x) == bytes([size]) * 64, x[:]
+
+    def allgather() -> None:
+        x = filled(make(64 * size), me + 1, 64 * me, 64 * me + 64)
+        comm.Allgather(MPI.IN_PLACE, [x, 8, MPI.DOUBLE])
+        assert bytes(x) == b"".join(bytes([i + 1]) * 64 for i in range(size)), x[:]
+
+    def allreduce() -> None:
+        x, y = filled(make(64), me + 1), filled(make(64), 0)
+        comm.Allreduce([x, 16, MPI.INT], [y, 16, MPI.INT], MPI.MAX)
+        assert bytes(y) == bytes([size]) * 64, y[:]
+
+    def without_datatype() -> None:
+        x = filled(make(64), me + 1)
+        comm.Bcast(x, size - 1)
+        assert bytes(x) == bytes([size]) * 64, x[:]
+
+    repeated(bcast)
+    repeated(allgather)
+    repeated(allreduce)
+    without_datatype()
+
+
+def other_buffers() -> None:
+    """Buffers that are no arrays of numpy are taken where they are, and are free after the call."""
+    with_buffers(bytearray)
+    with_buffers(lambda n: mmap.mmap(-1, n))
+    with_buffers(lambda n: array.array("d", bytes(n)))
+    with_buffers(lambda n: memoryview(bytearray(n)))
+    x = bytearray(64)
+    for _ in range(3):
+        comm.Bcast([x, len(x), MPI.BYTE])
+        x.append(0)  # BufferError if anything still had its memory
+        del x[-1:]
+    odd, result = (memoryview(bytearray(65))[1:] for _ in range(2))  # no place for an int
+    for _ in range(3):
+        comm.Allreduce([filled(odd, me + 1), MPI.INT], [filled(result, 0), MPI.INT], MPI.MAX)
+        assert bytes(result) == bytes([size]) * 64, result[:]
+    try:
+        comm.Allgather([b"12345678", MPI.BYTE], [bytes(8 * size), MPI.BYTE])
+        raise AssertionError("bytes were written")
+    except (BufferError, ValueError):
+        pass
+
+
 def counted() -> None:
     other = comm.Dup()
     for _ in range(10):
@@ -367,6 +427,7 @@ for check in (
     different,
     other_classes,
     ends,
+    other_buffers,
     counted,
     mismatch,
 ):

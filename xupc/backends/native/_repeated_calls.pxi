@@ -1,5 +1,8 @@
 # Calls of the drop-in communicator that repeat an earlier one: see xupc/mpi/repeated.py.
 
+from cpython.buffer cimport (
+    PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
+)
 from cpython.list cimport PyList_CheckExact, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsSsize_t
 from cpython.tuple cimport PyTuple_CheckExact
@@ -39,7 +42,7 @@ cdef struct xd_message:
     char *data  # NULL: no array
     Py_ssize_t nbytes  # of the array; of a known call with a count: of the message
     Py_ssize_t count  # as given; -1: the whole array
-    PyObject *dtype  # of the array
+    PyObject *dtype  # of the array; NULL: another buffer
     PyObject *given  # the datatype; without an array: None or IN_PLACE
     bint writeable
 
@@ -49,6 +52,18 @@ cdef struct xd_call:
     PyObject *op  # as given; NULL: the default
     Py_ssize_t root
     Py_ssize_t counts, count  # how many counts, each of them
+
+
+cdef struct xd_views:
+    # The buffers of a call that are no arrays: their owners must not resize them meanwhile.
+    int count
+    Py_buffer view[2]
+
+
+cdef inline void _release(xd_views *views) noexcept:
+    while views.count:
+        views.count -= 1
+        PyBuffer_Release(&views.view[views.count])
 
 
 cdef PyObject *_in_place = NULL
@@ -78,7 +93,22 @@ cdef bint _array(object array, xd_message *m) noexcept:
     return True
 
 
-cdef bint _message(PyObject *described, xd_message *m) noexcept:
+cdef bint _buffer(object given, xd_message *m, xd_views *views) noexcept:
+    """Take any contiguous buffer; False if it is another object, or no `views` may be kept."""
+    cdef Py_buffer *view
+    if views == NULL or views.count == 2 or not PyObject_CheckBuffer(given):
+        return False
+    view = &views.view[views.count]
+    try:
+        PyObject_GetBuffer(given, view, PyBUF_SIMPLE)
+    except Exception:
+        return False
+    views.count += 1
+    m.data, m.nbytes, m.writeable = <char *>view.buf, view.len, not view.readonly
+    return m.data != NULL
+
+
+cdef bint _message(PyObject *described, xd_message *m, xd_views *views) noexcept:
     """Take a message as a program describes it; False if it is not of a form known here."""
     cdef PyObject **items
     cdef Py_ssize_t n
@@ -92,7 +122,9 @@ cdef bint _message(PyObject *described, xd_message *m) noexcept:
     else:
         m.given = described
         return given is None or described == _in_place
-    if not 2 <= n <= 3 or not _array(<object>items[0], m):
+    if not 2 <= n <= 3:
+        return False
+    if not _array(<object>items[0], m) and not _buffer(<object>items[0], m, views):
         return False
     m.given = items[n - 1]
     return n == 2 or (_number(items[1], &m.count) and m.count >= 0)
@@ -172,10 +204,11 @@ cdef class Form:
         self.ignored = ("", "src", "dst").index(ignored)
 
     cdef bint take(self, PyObject **items, Py_ssize_t n, PyObject *keywords, int rank,
-                   xd_call *c) noexcept:
+                   xd_call *c, xd_views *views) noexcept:
         """Take the arguments of a call; False if they are not of a form known here.
 
-        `n` are positional; the values of `keywords`, a tuple of names or NULL, follow.
+        `n` are positional; the values of `keywords`, a tuple of names or NULL, follow. `views`: to
+        be released in any case; NULL: buffers have to be arrays.
         """
         cdef PyObject *given[MOST_ARGUMENTS]
         cdef int k
@@ -199,10 +232,10 @@ cdef class Form:
         if self.messages == 0:
             return True
         if not (self.ignored == 2 and c.root != rank):
-            if not _message(given[self.messages - 1], &c.dst):
+            if not _message(given[self.messages - 1], &c.dst, views):
                 return False
         if self.messages == 2 and not (self.ignored == 1 and c.root != rank):
-            return _message(given[0], &c.src)
+            return _message(given[0], &c.src, views)
         return True
 
     cdef bint take_named(self, PyObject **values, PyObject *keywords, PyObject **given) noexcept:
@@ -222,11 +255,16 @@ cdef class Form:
             given[k] = values[i]
         return True
 
-    cdef bint take_all(self, tuple args, dict keywords, int rank, xd_call *c):
-        """Take the arguments of a call of Python's."""
+    cdef bint take_all(self, tuple args, dict keywords, int rank, xd_call *c, bint posted=False):
+        """Take the arguments of a call of Python's, which is not `posted` if it has a buffer."""
         cdef tuple items = args + tuple(keywords.values())
         cdef tuple names = tuple(keywords)
-        return self.take(XU_ITEMS(items), len(args), <PyObject *>names, rank, c)
+        cdef xd_views views
+        views.count = 0
+        taken = self.take(XU_ITEMS(items), len(args), <PyObject *>names, rank, c,
+                          NULL if posted else &views)
+        _release(&views)
+        return taken
 
     cdef inline uint64_t place(self, xd_call *c) noexcept:
         cdef uint64_t h = <uint64_t>self.number * 31 + <uint64_t>c.root + <uint64_t>c.count
@@ -442,12 +480,12 @@ cdef class CallTable:
         return result
 
     cdef inline _Repeated find(self, Form form, PyObject **items, Py_ssize_t n,
-                               PyObject *keywords):
+                               PyObject *keywords, xd_views *views):
         """Return an earlier call that this one repeats, bound to its arrays, or None."""
         cdef xd_call c
         cdef _Repeated e
         cdef Py_ssize_t place
-        if self.known is None or not form.take(items, n, keywords, self.rank, &c):
+        if self.known is None or not form.take(items, n, keywords, self.rank, &c, views):
             return None
         place = form.place(&c)
         e = <_Repeated>self.known[place]
@@ -486,7 +524,7 @@ cdef class CallTable:
         cdef _Repeated e = _Repeated()
         cdef _Repeated known
         cdef Py_ssize_t place
-        if not form.take_all(args, keywords, rank, &e.call) or not e.work_on(dst, src):
+        if not form.take_all(args, keywords, rank, &e.call, True) or not e.work_on(dst, src):
             return
         if self.known is not None and self.generation == _generation:
             place = form.place(&e.call)
@@ -588,6 +626,7 @@ cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords
     cdef Py_ssize_t n = PyVectorcall_NARGS(given)
     cdef CallTable table
     cdef _Repeated e
+    cdef xd_views views
     if n == 0:
         return PyObject_Vectorcall(method.run, args, given, keywords)
     record = (<object>args[0])._record
@@ -598,14 +637,18 @@ cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords
         if table.always[method.form.number] != NULL:
             (<_Counter>table.always[method.form.number]).calls += 1
             return PyObject_Vectorcall(method.run, args, given, keywords)
-        e = table.find(method.form, args + 1, n - 1, keywords)
-        if e is not None:
-            e.counter.calls += 1
-            e.counter.nbytes += e.counted
-            if e.instance is None:
-                return PyObject_Vectorcall(method.run, args, given, keywords)
-            _carry(e.instance)
-            return None
+        views.count = 0
+        try:
+            e = table.find(method.form, args + 1, n - 1, keywords, &views)
+            if e is not None:
+                e.counter.calls += 1
+                e.counter.nbytes += e.counted
+                if e.instance is None:
+                    return PyObject_Vectorcall(method.run, args, given, keywords)
+                _carry(e.instance)
+                return None
+        finally:
+            _release(&views)
     return PyObject_Vectorcall(method.slow, args, given, keywords)
 
 
@@ -628,7 +671,7 @@ cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObje
         (<_Counter>table.always[method.form.number]).calls += 1
         return awaited_request(PyObject_Vectorcall(method.run, args, given, keywords))
     _reap()
-    e = table.find(method.form, args + 1, n - 1, keywords)
+    e = table.find(method.form, args + 1, n - 1, keywords, NULL)
     if e is None:
         return PyObject_Vectorcall(method.slow, args, given, keywords)
     e.counter.calls += 1
