@@ -257,7 +257,7 @@ def differing() -> None:
         ring.Neighbor_alltoall(mine, mine.copy())
         ring.Barrier()
     except MPI.Exception as error:
-        assert "allav_neighbour_exchange" in str(error), error
+        assert "Neighbor_alltoall" in str(error), error
     else:
         raise AssertionError("no error")
 
