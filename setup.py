@@ -24,7 +24,7 @@ DEMO = "sobel.py", "unequal_arrays.py"
 # The same bits everywhere: signed overflow wraps and no multiply-add is contracted, so that a
 # reduction gives in C what it gives in numpy. For the same reason there is no -ffast-math.
 C_FLAGS = ["-O3", "-std=c11", "-fwrapv", "-ffp-contract=off"]
-# Without this a loop's place depends on all code before it: of 30 launches of one core, half took
+# Without this a loop's place depends on all code before it: of 32 launches of one core, half took
 # 20% longer for a prefix reduction of 64 KiB.
 C_FLAGS += ["-falign-loops=32", "-falign-functions=64"]
 # What GCC 14 refuses is refused by older compilers too, so that no test of ours accepts it.
