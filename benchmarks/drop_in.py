@@ -11,7 +11,6 @@ per call on the slowest thread.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -19,20 +18,11 @@ from mpi4py import MPI
 
 import xupc
 from xupc.bench.drop_in_calls import Call, near_of, ways
+from xupc.bench.drop_in_probe import PLAIN, batch
 from xupc.bench.drop_in_tuner import cells_of, methods_named
 
 TURNS, MOST = 8, 100
 BATCH = 5e-3  # seconds
-PLAIN = MPI.COMM_WORLD
-
-
-def batch(call: Call, comm: Any, calls: int) -> float:
-    """Return the microseconds of a call, from a batch of them."""
-    PLAIN.Barrier()
-    begin = time.perf_counter()
-    for _ in range(calls):
-        call(comm)
-    return (time.perf_counter() - begin) / calls * 1e6
 
 
 def measured(call: Call, plain: Any, drop_in: Any) -> tuple[float, float]:

@@ -22,7 +22,7 @@ import xupc
 from xupc.bench.drop_in_calls import Call, near_of, ways
 from xupc.tuning.selection import Place
 
-__all__ = ["measured"]
+__all__ = ["PLAIN", "batch", "measured"]
 
 PLAIN = MPI.COMM_WORLD
 NAMES = "mpi", "xupc", "again"
@@ -37,7 +37,7 @@ ROOM = 64 << 20
 
 
 def batch(call: Call, comm: Any, calls: int) -> float:
-    """Return the µs of a call, from a batch of them."""
+    """Return the microseconds of a call, from a batch of them."""
     PLAIN.Barrier()
     begin = time.perf_counter()
     for _ in range(calls):
