@@ -60,7 +60,8 @@ def _nodes_option(command: Any) -> Any:
     )(command)
 
 
-def _bind_option(command: Any) -> Any:
+def bind_option(command: Any) -> Any:
+    """Add the option --bind to a command that starts jobs."""
     return click.option(
         "--bind",
         type=click.Choice(POLICIES),
@@ -136,13 +137,15 @@ def info_command(
 
 def measured_by(
     module: str, threads: int, nodes: str | None = None, time_limit: float = 120.0,
-    arguments: Sequence[str] = (),
+    arguments: Sequence[str] = (), bind: str = "none",
 ) -> tuple[dict[str, Any], str]:  # fmt: skip
     """Return the JSON that a job of a module prints, or the reason why there is none."""
     python = [sys.executable, "-m", module, *arguments]
     with tempfile.TemporaryFile() as said:
         try:
-            status = _run(threads, python, nodes=nodes, time_limit=time_limit, stdout=said)
+            status = _run(
+                threads, python, nodes=nodes, time_limit=time_limit, bind=bind, stdout=said
+            )
         except EnvironmentProblem as problem:
             return {}, problem.message
         said.seek(0)
@@ -222,7 +225,7 @@ def _given(context: click.Context, option: click.Parameter, threads: int | None)
     metavar="SECONDS",
     help="Kill the job and exit with 3 if it takes longer.",
 )
-@_bind_option
+@bind_option
 @click.option("--mpiexec-args", metavar="ARGS", default="", help="More options for mpiexec.")
 @click.option(
     "--mpi", "drop_in", is_flag=True, help="PROGRAM is written for mpi4py: run its calls on xupc."
@@ -421,7 +424,7 @@ def die_of_interrupt() -> None:
     envvar="XUPC_TOPOLOGY",
     help="Draw another machine, without a job: 2x4x8 (sockets, L3 domains, cores) or a directory.",
 )
-@_bind_option
+@bind_option
 @click.option("--json", "as_json", is_flag=True, help="Print the same as one object of JSON.")
 def topo_command(
     threads: int | None, nodes: str | None, topology: str | None, bind: str, as_json: bool
