@@ -1,13 +1,15 @@
 """Every collective beside another checkout: launches of both in turn.
 
     python benchmarks/all_calls.py --before FOLDER [-n 2] [--nodes SPEC] [--sizes 8,65536]
-                                   [--tuned TABLE]
+                                   [--hosts 4] [--blocks 15] [--only CALL ...] [--tuned TABLE]
 
 FOLDER is a checkout whose core is built in place. A launch's figure for a call is the quartile
-of 15 blocks of 20 calls, or of 12 from 64 KiB on. Printed are the median over launches of FOLDER's,
-the median and an interval (order statistics, some 90%) of the ratios of neighbouring launches, and
-the ratio of the least figures: noise makes calls only slower. TABLE is this checkout's
-`XUPC_TUNING`, for instance with the host's figures of `xupc tune --host-only -o TABLE`.
+of 15 blocks of 20 calls, or of 12 from 64 KiB on, or of as many as take 20 ms. `--hosts` makes an
+emulated cluster by scripts/cluster (Linux, root) and launches on it. Printed are the median over
+launches of FOLDER's, the median and an interval (order statistics, some 90%) of the ratios of
+neighbouring launches, and the ratio of the least figures: noise makes calls only slower. TABLE is
+this checkout's `XUPC_TUNING`, for instance with the host's figures of `xupc tune --host-only -o
+TABLE`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from typing import Any
 
 import in_turn
 
-BLOCKS = 15
+BLOCKS, WARM = 15, 4
+BLOCK = 0.02  # seconds that a block of calls takes at most, if it has more than one
 SLOWER = 0.03  # that much of a median's logarithm is marked, if the whole interval is above 0
 
 
@@ -69,25 +72,41 @@ def all_of(nbytes: int) -> dict[str, Callable[[], object]]:
     }
 
 
+def batch(call: Callable[[], object], most: int) -> int:
+    """Return how many calls make a block: `most`, or as many as take 20 ms; for all the same."""
+    import numpy as np
+
+    import xupc
+
+    begin = time.perf_counter()
+    call()
+    count = np.array([max(1, min(most, int(BLOCK / (time.perf_counter() - begin))))])
+    xupc.allav_broadcast(count, 0)
+    return int(count[0])
+
+
 def run_thread() -> None:
     """Time all calls; thread 0 prints a line of JSON for each."""
     import xupc
 
+    sizes, blocks, only = sys.argv[1].split(","), int(sys.argv[2]), sys.argv[3:]
     with xupc.init():
-        for nbytes in map(int, sys.argv[1].split(",")):
-            count = 20 if nbytes < 65536 else 12
+        for nbytes in map(int, sizes):
             for name, call in all_of(nbytes).items():
-                for _ in range(5):
+                if only and name not in only:
+                    continue
+                for _ in range(WARM):
                     call()
+                count = batch(call, 20 if nbytes < 65536 else 12)
                 took = []
-                for _ in range(BLOCKS):
+                for _ in range(blocks):
                     xupc.barrier()
                     begin = time.perf_counter()
                     for _ in range(count):
                         call()
                     took.append((time.perf_counter() - begin) / count)
                 if xupc.MYTHREAD == 0:
-                    print(json.dumps([f"{name} {nbytes}", sorted(took)[BLOCKS // 4]]), flush=True)
+                    print(json.dumps([f"{name} {nbytes}", sorted(took)[blocks // 4]]), flush=True)
 
 
 def row(name: str, before: list[float], now: list[float]) -> tuple[str, float]:
@@ -110,19 +129,38 @@ def main() -> None:
     parser.add_argument("--before", type=Path, required=True)
     parser.add_argument("-n", type=int, default=2)
     parser.add_argument("--nodes", default="")
+    parser.add_argument("--hosts", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--sizes", default="8,65536")
+    parser.add_argument("--blocks", type=int, default=BLOCKS)
+    parser.add_argument("--only", nargs="+", default=[], metavar="CALL")
     parser.add_argument("--tuned", default="")
     chosen = parser.parse_args()
+    if chosen.hosts:
+        with in_turn.emulated(chosen.hosts, "allcalls") as cluster:
+            report(measured(chosen, cluster))
+    else:
+        report(measured(chosen))
+
+
+def measured(chosen: argparse.Namespace, cluster: str = "") -> dict[str, dict[str, list[float]]]:
+    """Return the seconds of each call, of both sides, by launch."""
     options = ["-n", str(chosen.n), *(["--nodes", chosen.nodes] if chosen.nodes else [])]
     folders = in_turn.sides(chosen.before)
     times: dict[str, dict[str, list[float]]] = {}
     for _, side in in_turn.turns(folders, chosen.rounds):
-        tuned = {"XUPC_TUNING": chosen.tuned} if chosen.tuned and side == "now" else {}
-        job = [str(Path(__file__).resolve()), chosen.sizes]
-        found = in_turn.figures(folders[side], job, options, XUPC_ALL_CALLS="thread", **tuned)
+        variables = {"XUPC_ALL_CALLS": "thread"}
+        if chosen.tuned and side == "now":
+            variables["XUPC_TUNING"] = chosen.tuned
+        job = [str(Path(__file__).resolve()), chosen.sizes, str(chosen.blocks), *chosen.only]
+        found = in_turn.figures(folders[side], job, options, cluster, **variables)
         for name, seconds in found.items():
             times.setdefault(name, {"before": [], "now": []})[side].append(seconds)
+    return times
+
+
+def report(times: dict[str, dict[str, list[float]]]) -> None:
+    """Print the table."""
     middles = []
     for name, both in times.items():
         text, middle = row(name, both["before"], both["now"])

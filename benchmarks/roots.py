@@ -5,8 +5,9 @@
 Makes clusters with one and with two links by scripts/cluster (Linux, root), and runs itself in jobs
 on them with both MPIs in turn: with the sizes of the built-in table and with long messages. In a
 job all candidates take turns, a barrier before each call; the time is the longest of all threads.
-The bound is the bytes that must enter or leave one node at the rate of its links. With `--more` new
-launches are added to those kept; with that alone the report is made again.
+The bound is the bytes that must enter or leave one node at the rate of its links. `stream` is what
+the host carries of it: each node sends the same bytes to the next one, with nothing to wait for.
+With `--more` new launches are added to those kept; with that alone the report is made again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ WAYS = {
     "all_broadcast": ("chain", "chain/2", "circulant", "circulant/2"),
     "all_gather_all": ("rounds", "rounds/2", "ring", "ring/2"),
 }
-PEER = "mpi4py"
+PEER, STREAMS = "mpi4py", ("stream", "stream/2")
+PIECE = 65536  # bytes of a message of the stream
 REMARKS = "## What can be said of it"  # written by hand: it stays when the report is made again
 UNITS = {"mbit": 1e6, "gbit": 1e9}
 Cell = tuple[str, int, str]
@@ -52,7 +55,26 @@ def sent() -> dict[str, int]:
     return {name.strip(): int(rest.split()[8]) for name, _, rest in fields if "eth" in name}
 
 
-def calls(nbytes: int) -> Iterator[tuple[str, str, Callable[[], Any]]]:
+def ways(name: str, ppn: int) -> list[str]:
+    """Return the ways of a call to measure: two roots need two threads on each node."""
+    return [way for way in WAYS[name] if ppn > 1 or not way.endswith("/2")]
+
+
+def stream(world: Any, src: Any, dst: Any, ppn: int, senders: int) -> None:
+    """Send `src` from each node to the next one, by so many threads, and wait for all pieces."""
+    lane = world.rank % ppn
+    if lane >= senders:
+        return
+    share = len(src) // senders
+    pieces = [slice(at, at + PIECE) for at in range(lane * share, (lane + 1) * share, PIECE)]
+    last, first = world.rank + ppn >= world.size, world.rank < ppn
+    sent = [] if last else [world.Isend(src[piece], world.rank + ppn) for piece in pieces]
+    got = [] if first else [world.Irecv(dst[piece], world.rank - ppn) for piece in pieces]
+    for request in got + sent:
+        request.Wait()
+
+
+def calls(nbytes: int, ppn: int) -> Iterator[tuple[str, str, Callable[[], Any]]]:
     """Yield collectives, ways and what makes a call, for blocks of so many bytes in all."""
     from mpi4py import MPI
 
@@ -63,18 +85,20 @@ def calls(nbytes: int) -> Iterator[tuple[str, str, Callable[[], Any]]]:
     dst = xupc.all_alloc(nbytes * xupc.THREADS, np.uint8, blocksize=nbytes)
     one, whole = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
     src.local[:] = 1
-    for way in WAYS["all_broadcast"]:
+    for way in ways("all_broadcast", ppn):
         yield "all_broadcast", way, xupc.all_broadcast.plan(
             dst, src, nbytes, algorithm=f"multicore:{way}")
     yield "all_broadcast", PEER, lambda: world.Bcast(one, 0)
-    for way in WAYS["all_gather_all"]:
+    for way, senders in zip(STREAMS, range(1, ppn + 1), strict=False):
+        yield "all_broadcast", way, partial(stream, world, one, whole, ppn, senders)
+    for way in ways("all_gather_all", ppn):
         yield "all_gather_all", way, xupc.all_gather_all.plan(
             dst, src, block, algorithm=f"multicore:{way}")
     mine = one[:block]
     yield "all_gather_all", PEER, lambda: world.Allgather(mine, whole)
 
 
-def job(sizes: list[int]) -> None:
+def job(sizes: list[int], ppn: int) -> None:
     """Measure all candidates; thread 0 prints a line of JSON for each."""
     from mpi4py import MPI
 
@@ -83,7 +107,7 @@ def job(sizes: list[int]) -> None:
     xupc.init(heap_size="64MiB")
     world = MPI.COMM_WORLD.Dup()
     for nbytes in sizes:
-        candidates = list(calls(nbytes))
+        candidates = list(calls(nbytes, ppn))
         times: dict[int, list[float]] = defaultdict(list)
         links: dict[int, dict[str, int]] = {}
         for turn in range(WARM + ROUNDS):
@@ -123,8 +147,8 @@ def launch(args: argparse.Namespace, mpi: str, table: str, links: int) -> Iterat
     words = [word for pair in environment for word in ("--env", pair)]
     out = cluster(
         "run", "--name", f"{args.name}{links}", "-n", str(args.nodes * args.ppn), "--python",
-        python, "--own-links", "--timeout", "110", *words, "--", python, __file__, "--job",
-        ",".join(map(str, args.sizes)))
+        python, "--own-links", "--timeout", "110", *words, "--", python, __file__, "--ppn",
+        str(args.ppn), "--job", ",".join(map(str, args.sizes)))
     path.unlink(missing_ok=True)
     for line in out.splitlines():
         if line.startswith("["):
@@ -154,16 +178,17 @@ def sorted_out(lines: list[Line]) -> Found:
 
 def rows(args: argparse.Namespace, found: Found, mpi: str) -> Iterator[str]:
     """Yield the rows of a table with a column for each table of sizes and number of links."""
-    cells = [(table, links) for table in TABLES for links in (1, 2)]
+    cells = [(table, links) for table in TABLES for links in args.links]
     heads = [f"{table}, {links} link{'s' * (links > 1)}" for table, links in cells]
     yield "| call | way | " + " | ".join(heads) + " |"
     yield "|---|---|" + "---|" * len(heads)
-    for name, ways in WAYS.items():
+    for name in WAYS:
         for nbytes in args.sizes:
             limits = [f"{bound(args, name, nbytes, links) * 1e3:.1f}" for _, links in cells]
             title = f"{name} {nbytes >> 20} MiB"
             yield f"| {title} | bound | {' | '.join(limits)} |"
-            for way in (*ways, PEER):
+            streams = STREAMS[: args.ppn] if name == "all_broadcast" else ()
+            for way in (*ways(name, args.ppn), PEER, *streams):
                 texts = []
                 for table, links in cells:
                     times = found[mpi, table, links].get((name, nbytes, way), [])
@@ -194,12 +219,15 @@ def document(args: argparse.Namespace, lines: list[Line]) -> str:
         f"each kind in turn. Milliseconds, medians of the launches' medians of {ROUNDS} calls; in "
         f"brackets: times the bound. `chain/2` has two "
         f"roots per node. The bytes of all_gather_all are those of all blocks together. `long`: "
-        f"messages of {LONG_BYTES >> 10} KiB.\n",
+        f"messages of {LONG_BYTES >> 10} KiB. `stream`: each node sends the same bytes to the next "
+        f"one in pieces of {PIECE >> 10} KiB, with nothing to wait for: what this host carries; "
+        f"`stream/2` by two threads.\n",
     ]
     for mpi in sorted({key[0] for key in found}):
-        parts += [f"## {mpi}\n", "\n".join(rows(args, found, mpi)), "",
-                  "What left node 0 by each of two links, in one call of the largest size:\n",
-                  "\n".join(shares(args, lines, mpi)), ""]
+        parts += [f"## {mpi}\n", "\n".join(rows(args, found, mpi)), ""]
+        if 2 in args.links:
+            parts += ["What left node 0 by each of two links, in one call of the largest size:\n",
+                      "\n".join(shares(args, lines, mpi)), ""]
     return "\n".join(parts)
 
 
@@ -213,6 +241,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--nodes", type=int, default=4, help="number of emulated hosts")
     top.add_argument("--ppn", type=int, default=2, help="threads per node")
     top.add_argument("--rate", default="200mbit", help="of each link: what two cores can carry")
+    top.add_argument("--links", type=int, nargs="+", default=(1, 2), help="per node, in turn")
     top.add_argument("--launches", type=int, default=3, help="of each kind of job")
     top.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes of the calls")
     top.add_argument("--more", action="store_true", help="add to what is kept beside the report")
@@ -225,15 +254,15 @@ def main() -> int:
     """Make the clusters, run the jobs in turn, write the report; 1 if there is nothing."""
     args = parser().parse_args()
     if args.job:
-        job([int(word) for word in args.job.split(",")])
+        job([int(word) for word in args.job.split(",")], args.ppn)
         return 0
     kept = args.o.with_suffix(".json")
     lines: list[Line] = json.loads(kept.read_text()) if args.more and kept.exists() else []
     kinds = [(mpi, table, links) for mpi in ("mpich", "openmpi") if getattr(args, mpi)
-             for table in TABLES for links in (1, 2)]
+             for table in TABLES for links in args.links]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the clusters go down then, too
     try:
-        for links in (1, 2) if kinds else ():
+        for links in args.links if kinds else ():
             cluster("up", "--name", f"{args.name}{links}", "--nodes", str(args.nodes), "--rate",
                     args.rate, "--links", str(links))
         for number in range(args.launches):
@@ -242,7 +271,7 @@ def main() -> int:
                 kept.write_text("[" + ",\n".join(map(json.dumps, lines)) + "]\n")
                 print(f"launch {number}: {mpi} {table} {links}", file=sys.stderr, flush=True)
     finally:
-        for links in (1, 2) if kinds else ():
+        for links in args.links if kinds else ():
             cluster("down", "--name", f"{args.name}{links}")
     if not lines:
         return 1

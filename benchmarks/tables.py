@@ -28,6 +28,8 @@ SUITES = {
     "computations": ("all_exchange", "all_broadcast_in_place", "all_reduce_mpi",
                      "all_reduce_mpi_all", "all_prefix_reduce"),
     "values": tuple(f"allav_{name}" for name in (*_ARRAYS, "prefix_reduce")),
+    "scatters": ("all_reduce_scatter", "allav_reduce_scatter", "all_exclusive_prefix_reduce",
+                 "allav_exclusive_prefix_reduce"),
 }
 COPY = "mpi4py and copy"
 Jobs = dict[str, Job]  # by configuration

@@ -182,8 +182,22 @@ def test_table_names_what_the_old_tests_alone_kill(
     old.of = {first: result("killed", "tests/x.py"), second: result("killed", "tests/y.py")}
     new.of = {first: result("timed out", "named"), second: result("survived")}
     assert script.lost_mutants(mutants, old.of, new.of) == [second]
-    text = script.table(mutants, old, new)
+    text = script.comparison(mutants, old, new)
     assert f"Killed by the old tests alone: {second}." in text
     assert "The tests of aaaaaaa kill 2, those of bbbbbbb kill 1." in text
     assert f"| {third} | {mutants[2].breaks} | not tried | not tried |" in text
     assert f"survived: {second}" in script.summary(mutants, new.of)
+
+
+def test_table_of_one_commit_names_the_stage_that_kills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "WORK", tmp_path)
+    results = script.Results("c" * 40)
+    mutants = script.all_mutants("heap/*")[:3]
+    first, second, third = (mutant.name for mutant in mutants)
+    results.of = {first: result("killed", "tests/x.py"), second: result("survived")}
+    text = script.table(mutants, results)
+    assert "Of 2 that were tried 1 are killed: 1 by named tests." in text
+    assert f"| {second} | {mutants[1].breaks} | **survived** |" in text
+    assert f"| {third} | {mutants[2].breaks} | not tried |" in text
