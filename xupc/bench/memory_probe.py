@@ -85,7 +85,7 @@ def _call(alone: xupc.Team) -> float:
 
     def calls() -> None:
         for _ in range(CALLS):
-            xupc.allav_broadcast(values, 0, team=alone)
+            xupc.allav_broadcast(values, 0, 0, alone)
 
     calls()  # the first call makes the plan
     return _timed(calls) / CALLS
