@@ -109,6 +109,7 @@ SUITES = {
     "one-node-8-threads-computations": "the same with 8 threads on 2 cores",
     "one-node-2-threads-values": "one node, 2 threads: private arrays (`allav_*`)",
     "one-node-8-threads-values": "the same with 8 threads on 2 cores",
+    "one-node-2-threads-scatters": "one node, 2 threads: reduce_scatter and exclusive scans",
     "one-node-2-threads-uneven": "one node, 2 threads: Allgatherv and Alltoallv with nine tenths "
     "of the data on one thread",
     "one-node-2-threads-loop": "one node, 2 threads: calls back to back",
