@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ...plan.steps import Scan
@@ -98,6 +98,7 @@ class Processors:
             bytes_of[node // self.each] += touched[node]
         self.crowded = [0 < rates.cores < count for count in threads]
         self.free = [[0.0] * rates.cores if self.crowded[m] else [] for m in machines]
+        self.entered = [0 for _ in machines]
         self.ends: list[list[float]] = [[] for _ in machines]  # of copies
         self.cached = [self._share(bytes_of[m], threads[m]) for m in machines]
 
@@ -122,8 +123,28 @@ class Processors:
         return self.busy(node, now, self.rates.switch)[1]
 
     def enter(self, node: int) -> float:
-        """Return when a thread that calls at time 0 begins its first step."""
-        return self.busy(node, self.resume(node, 0.0), self.rates.call)[1]
+        """Return when a thread that calls at time 0 begins its first step.
+
+        The first ones have a core each; each of the others takes one from a thread that waits.
+        """
+        machine = node // self.each
+        self.entered[machine] += 1
+        runs = self.entered[machine] <= self.rates.cores
+        return self.busy(node, 0.0 if runs else self.resume(node, 0.0), self.rates.call)[1]
+
+    def last(self, arrivals: Iterable[tuple[float, int, int]]) -> set[int]:
+        """Return the threads that have a core when all have arrived at a barrier.
+
+        Of the threads of a machine, given as (time, thread, node), they are the last ones.
+        """
+        on_core: set[int] = set()
+        count = [0] * len(self.crowded)
+        for _, thread, node in sorted(arrivals, reverse=True):
+            machine = node // self.each
+            count[machine] += 1
+            if count[machine] <= self.rates.cores:
+                on_core.add(thread)
+        return on_core
 
     def work(
         self, me: int, node: int, now: float, what: Any, nbytes: int

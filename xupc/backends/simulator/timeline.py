@@ -11,7 +11,8 @@ no byte moves. The values below are those of `Rates`; all times are in ns.
   for a core if none is free.
 * **Calls and steps.** A call takes time of each thread before its first step, and each step takes
   some besides its bytes. With more threads than cores, a thread that enters the call or has waited
-  takes the time of a switch.
+  takes the time of a switch; but for as many as there are cores of those that enter, and of those
+  that arrive last at a barrier, which run.
 * **Signals and barriers.** A signal is visible one cache line latency later. A barrier ends two
   cache line latencies after the last thread has arrived. Across nodes its messages add to that: one
   round from all node roots to all others on few nodes, else the rounds of a dissemination. A led
@@ -320,6 +321,7 @@ class Clock:
             done = self.processors.work(by, self.node[by], start, what, nbytes)[1]
             self._act(_name(what), by, start, done, nbytes)
         leave = done + self.rates.line
+        on_core = self.processors.last((x.now, x.rank, self.node[x.rank]) for x in arrived)
         for x in arrived:
             if x.rank != by or not bodies:
                 self._act("barrier", x.rank, x.now, leave)
@@ -328,10 +330,8 @@ class Clock:
                 self._act("barrier", x.rank, done, leave)
             x.at += 1
             sleeps_on = first and x.rank not in self.roots
-            self._push(leave if sleeps_on else self._woken(x, leave), x)
-
-    def _woken(self, lane: Lane, time: float) -> float:
-        return self.processors.resume(self.node[lane.rank], time)
+            runs = sleeps_on or x.rank in on_core
+            self._push(leave if runs else self.processors.resume(self.node[x.rank], leave), x)
 
     def _exchanged(self, met: float) -> float:
         """Return when node roots have the messages of a barrier that all nodes reach at `met`."""
