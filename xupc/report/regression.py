@@ -9,7 +9,7 @@ of the launches remain.
 neighbour of the other result: slow changes of the machine affect both. From `ENOUGH` couples on:
 
 1. A disturbance of a launch also affects a peer's collective in it. So if both results have the
-   same MPI, the test subtracts the differences of the peer's times, multiplied by a median slope of
+   same MPI, with one thread level and binding, the test subtracts the differences of the peer's times, multiplied by a median slope of
    the call's times over the peer's. It estimates the slope from differences between launches of the
    *same* result, which contain no change. It subtracts only if those differences become smaller.
 2. The change is the median of all means of two differences (Hodges and Lehmann). Its interval and p
@@ -59,6 +59,8 @@ __all__ = [
     "BETTER", "REGRESSION", "SAME", "UNCLEAR", "UNRESOLVED", "Change", "Comparison", "compare",
 ]  # fmt: skip
 
+OF_PEERS = "mpi", "mpi4py", "transport", "thread level", "binding"
+"""The entries of `Job.about` on which a peer's time depends besides the state of the machine."""
 REGRESSION, BETTER, SAME = "REGRESSION", "faster", "same"
 UNCLEAR, UNRESOLVED = "unclear", "not resolvable"
 ENOUGH = 12
@@ -238,8 +240,8 @@ def _judged(x: _Found, test: _Tested | None, passed: float, tolerance: float) ->
 
 
 def _common_peer(old: Job, new: Job) -> str:
-    """Return a peer that all cells of both have, and that is the same library in both; or empty."""
-    if any(old.about.get(name) != new.about.get(name) for name in ("mpi", "mpi4py", "transport")):
+    """Return a peer that all cells of both have, the same library, used alike in both; or empty."""
+    if any(old.about.get(name) != new.about.get(name) for name in OF_PEERS):
         return ""
     names = [{c.name for c in cell.of_kind(PEER)} for cell in (*old.cells, *new.cells)]
     return min(set.intersection(*names), default="") if names else ""
