@@ -25,7 +25,7 @@ SEED = 2005
 
 
 def resonances() -> np.ndarray:
-    """Energy, width and strength of each nuclide's resonances."""
+    """Return the energy, width and strength of each nuclide's resonances."""
     rng = np.random.default_rng(SEED)
     energy = np.exp(rng.uniform(np.log(1.0), np.log(1e6), (NUCLIDES, RESONANCES)))
     width = energy * rng.uniform(0.05, 0.3, energy.shape)
@@ -33,7 +33,7 @@ def resonances() -> np.ndarray:
 
 
 def cross_section(nuclide: int, energy: np.ndarray) -> np.ndarray:
-    """Single-level Breit-Wigner resonances above a 1/v background, in barn."""
+    """Return single-level Breit-Wigner resonances above a 1/v background, in barn."""
     total = 2 / np.sqrt(energy)
     for at, width, strength in resonances()[nuclide]:
         total += strength / (1 + ((energy - at) / (width / 2)) ** 2)
@@ -41,7 +41,7 @@ def cross_section(nuclide: int, energy: np.ndarray) -> np.ndarray:
 
 
 def make_table(points: int) -> np.ndarray:
-    """The energy grid, and under it a row for each nuclide."""
+    """Return the energy grid, and under it a row for each nuclide."""
     table = np.empty((1 + NUCLIDES, points))
     table[0] = np.geomspace(LOWEST, HIGHEST, points)
     for nuclide in range(NUCLIDES):
@@ -62,7 +62,7 @@ def neutrons(count: int, thread: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def look_up(table: np.ndarray, energy: np.ndarray, material: np.ndarray) -> np.ndarray:
-    """The macroscopic cross section that each neutron sees."""
+    """Return the macroscopic cross section that each neutron sees."""
     amounts = densities()[material]
     total = np.zeros(len(energy))
     for nuclide in range(NUCLIDES):
@@ -71,14 +71,14 @@ def look_up(table: np.ndarray, energy: np.ndarray, material: np.ndarray) -> np.n
 
 
 def by_material(seen: np.ndarray, material: np.ndarray) -> np.ndarray:
-    """Sums of what the neutrons in each material see."""
+    """Return the sums of what the neutrons in each material see."""
     return np.bincount(material, seen, minlength=MATERIALS)
 
 
 def fits_the_formula(
     seen: np.ndarray, energy: np.ndarray, material: np.ndarray, points: int
 ) -> bool:
-    """Whether lookups agree with the formula as far as a table of so many points can."""
+    """Return whether lookups agree with the formula as far as so many points permit."""
     amounts = densities()[material]
     exact = sum(amounts[:, k] * cross_section(k, energy) for k in range(NUCLIDES))
     return bool(np.allclose(seen, exact, rtol=ALLOWED / points**2, atol=0))
@@ -90,7 +90,7 @@ def shares(lookups: int, threads: int) -> list[int]:
 
 
 def main(points: int, lookups: int) -> int:
-    """Look up and check; return 1 if anything is wrong."""
+    """Look up and check; return 1 if anything is wrong, 2 if the arguments are."""
     if points < 2 or lookups < 1:
         print("usage: lookup_table.py [points] [lookups]", file=sys.stderr)
         return 2
@@ -120,7 +120,8 @@ def main(points: int, lookups: int) -> int:
                 again += by_material(look_up(made, energy, material), material)
             right = right and np.array_equal(table, made) and np.allclose(sums.local, again)
             nodes = len(team.tree.nodes)
-            print(f"{T} threads on {nodes} node(s); a table of {table.nbytes / 1e6:.1f} MB")
+            place = f"{T} threads on {nodes} node{'s'[: nodes != 1]}"
+            print(f"{place}; a table of {table.nbytes / 1e6:.1f} MB")
             print(f"tables in memory       {nodes} instead of {T}, there in {seconds * 1e3:.1f} ms")
             for k, total in enumerate(sums.local):
                 print(f"material {k}             {total:.6e} barn in all")

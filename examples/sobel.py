@@ -91,7 +91,7 @@ def png(grey: np.ndarray) -> bytes:
 
 
 class Filter:
-    """A picture in blocks of rows, and its edges; every thread makes one together."""
+    """Hold a picture in blocks of rows, and its edges; all threads make it together."""
 
     def __init__(self, seen: np.ndarray) -> None:
         self.height, self.width = seen.shape
@@ -145,7 +145,8 @@ def main(width: int, folder: str) -> int:
         if xupc.MYTHREAD == 0:
             nodes = len(team.tree.nodes)
             size = f"{seen.shape[1]} x {seen.shape[0]}"
-            print(f"a picture of {size} pixels, {xupc.THREADS} threads on {nodes} node(s)")
+            place = f"{xupc.THREADS} threads on {nodes} node{'s'[: nodes != 1]}"
+            print(f"a picture of {size} pixels, {place}")
         for name, flag in ALGORITHMS.items():
             spent = []
             for _ in range(REPETITIONS):

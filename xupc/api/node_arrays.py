@@ -241,7 +241,7 @@ def _no_room(words: SetupMessages, nbytes: int, call: str) -> str:
     roots = (team.threads[int(rank)] for rank in team.rank_tree.node_roots)
     mine = sum(info.machine_of(thread) == here for thread in roots)
     why = job.heap.room_for(nbytes * mine, call)
-    return f"{why}, for {nbytes} bytes on each of {mine} node(s)" if why else ""
+    return f"{why}, for {nbytes} bytes on each of {mine} node{'s'[: mine != 1]}" if why else ""
 
 
 def _unmapped(nbytes: int, error: OSError, call: str) -> str:
@@ -411,7 +411,7 @@ class _Relay:
         self.asked = self.arrived = self.passed = self.open = 0
 
     def run(self) -> None:
-        """Until all have come and gone."""
+        """Advance until all pieces have come and gone."""
         of = self.children[0] if self.parent is None and self.children else self.parent
         if of is not None:
             self.words.wait_for(self._advance, of)

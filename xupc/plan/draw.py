@@ -59,7 +59,7 @@ def _message(blocks: tuple[Blocks, ...]) -> str:
     for part, nbytes, columns, rows, (threads, step) in blocks:
         times.append(f"{rows} x " * (rows > 1) + f"{columns} x " * (columns > 1) + f"{nbytes} B")
         down = f" rows {step} B" * (rows > 1 and step > 0)
-        down += f" rows {threads} thread(s)" * (rows > 1 and threads > 0)
+        down += f" rows {threads} thread{'s'[: threads != 1]}" * (rows > 1 and threads > 0)
         parts.append(_part(part, columns, nbytes) + down)
     return f"{' + '.join(times)}  {' + '.join(parts)}"
 
