@@ -7,7 +7,6 @@ above `GAIN`, and above the difference of mpi4py's call to itself.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +17,9 @@ from typing import Any
 from ..records import replace
 from ..tuning.selection import CarrierRule, Carriers, Place, Table
 from ..tuning.selection_file import METHODS
-from .size_ranges import GAIN, Choice, cheapest, chosen_at, ranges
-from .stats import ERROR, Ratio, geometric_mean, ratio, spread
-from .tuner import LEAST_LAUNCHES, Change, Tuned, when_at
+from .decisions import LEAST_LAUNCHES, Change, Spot, Tuned, decided, ranges_of, when_at
+from .size_ranges import GAIN, Range, chosen_at
+from .stats import ERROR, Ratio, ratio, spread
 
 __all__ = ["SIZED", "Timed", "cells_of", "collected", "drop_in_tuned", "methods_named"]
 
@@ -57,7 +56,7 @@ class Timed:
 
     @cached_property
     def spread(self) -> float | None:
-        """How far mpi4py's call differs from itself; None if it was not measured twice."""
+        """The difference of mpi4py's call to itself, as a share; None if it was measured once."""
         return spread(self.times[MPI], self.times[AGAIN])
 
 
@@ -124,65 +123,44 @@ def drop_in_tuned(
     rules: list[CarrierRule] = []
     changes: list[Change] = []
     for method in sorted({rule.method for rule in earlier} | by_method.keys()):
-        old = [
-            (rule.when.min_bytes or 0, rule.when.max_bytes, rule.carrier)
-            for rule in earlier if rule.method == method
-        ]  # fmt: skip
+        old = ranges_of((rule.when, rule.carrier) for rule in earlier if rule.method == method)
         spots = _spots(method, by_method.get(method, []), carriers, old)
-        chosen = cheapest([spot.costs for spot in spots])
-        judged = {
-            spot.nbytes or 0: choice
-            for spot, choice in zip(spots, chosen, strict=True) if not spot.problem
-        }  # fmt: skip
-        if method in SIZED:
-            found = list(ranges([spot.nbytes or 0 for spot in spots], judged, old))
-        else:
-            choice = judged.get(0, old[0][2] if old else None)
-            found = [(0, None, choice)] if choice else []
+        found, changed = decided(spots, old, by_size=method in SIZED)
         rules += [
             CarrierRule(method, name, replace(at_place, min_bytes=least or None, max_bytes=most))
             for least, most, name in found
         ]
-        changes += [spot.change(name) for spot, name in zip(spots, chosen, strict=True)]
+        changes += changed
     return Tuned(place, tuple(rules), tuple(changes))
 
 
 def _spots(
-    method: str, cells: Sequence[Timed], carriers: Carriers, old: Sequence[tuple[int, Any, str]]
+    method: str, cells: Sequence[Timed], carriers: Carriers, old: Sequence[Range]
 ) -> list[_Spot]:
     """Return what is decided of a method: each size, or all sizes at once."""
     if method not in SIZED:
-        usual = MPI if carriers.by_mpi(method, None) else XUPC
         said = old[0][2] if old else None
-        return [_Spot(method, None, list(cells), usual, said)] if cells else []
+        usual = _usual(carriers, method, None)
+        return [_Spot(method, None, usual, said, list(cells))] if cells else []
     return [
         _Spot(
-            method, nbytes, [cell for cell in cells if cell.nbytes == nbytes],
-            MPI if carriers.by_mpi(method, nbytes) else XUPC, chosen_at(old, nbytes),
+            method, nbytes, _usual(carriers, method, nbytes), chosen_at(old, nbytes),
+            [cell for cell in cells if cell.nbytes == nbytes],
         )
         for nbytes in sorted({cell.nbytes for cell in cells})
     ]  # fmt: skip
 
 
+def _usual(carriers: Carriers, method: str, nbytes: int | None) -> str:
+    """Return the library that carries a call without a rule of the tuner."""
+    return MPI if carriers.by_mpi(method, nbytes) else XUPC
+
+
 @dataclass
-class _Spot:
-    """What is decided at once, and the cells that measured it.
+class _Spot(Spot):
+    """One size of one method, or all its sizes, and the cells that measured it."""
 
-    Attributes
-    ----------
-    nbytes
-        Bytes of a block; None: at all sizes.
-    usual
-        The library by the table without a rule of ours.
-    said
-        The library by our rules so far.
-    """
-
-    method: str
-    nbytes: int | None
     cells: list[Timed]
-    usual: str
-    said: Choice
 
     @cached_property
     def problem(self) -> str:
@@ -192,34 +170,17 @@ class _Spot:
             return f"too few launches: {launches}, at least {LEAST_LAUNCHES}"
         return ""
 
-    @cached_property
-    def costs(self) -> dict[Choice, float]:
-        """What may be chosen, and how much slower than the usual one it is, by logarithm."""
-        if self.problem:
-            return {self.said: 0.0}
-        other = MPI if self.usual == XUPC else XUPC
-        found: dict[Choice, float] = {None: 0.0}
-        gain = self._gain(self.usual, other)
-        if gain is not None and gain.low > max(GAIN, 1.0 + self._spread):
-            found[other] = -math.log(gain.value)
-        return found
+    @property
+    def others(self) -> list[str]:
+        """The library that does not carry the call now."""
+        return [MPI if self.usual == XUPC else XUPC]
 
     @property
-    def _spread(self) -> float:
-        """How far mpi4py's call differs from itself, in the worst cell."""
-        return max((cell.spread or 0.0 for cell in self.cells), default=0.0)
+    def least_gain(self) -> float:
+        """The ratio that a gain must exceed: also how far mpi4py's call differs from itself."""
+        spread_of_same = max((cell.spread or 0.0 for cell in self.cells), default=0.0)
+        return max(GAIN, 1.0 + spread_of_same)
 
-    def _gain(self, before: str, after: str) -> Ratio | None:
-        """Return the gain over all cells: their geometric mean, with the widest interval."""
-        found = [cell.gain(before, after, ERROR) for cell in self.cells]
-        gains = [gain for gain in found if gain is not None]
-        if len(gains) < len(found):
-            return None
-        value = geometric_mean(gain.value for gain in gains)
-        return Ratio(value, min(g.low for g in gains), max(g.high for g in gains))
-
-    def change(self, chosen: Choice) -> Change:
-        """Return the change that a choice makes."""
-        before, after = self.said or self.usual, chosen or self.usual
-        gain = self._gain(before, after) if before != after else None
-        return Change(self.method, self.nbytes, before, after, gain, self.problem)
+    def gains(self, before: str, after: str) -> list[Ratio | None]:
+        """Return the time of one library / that of the other in each cell."""
+        return [cell.gain(before, after, ERROR) for cell in self.cells]

@@ -4,96 +4,27 @@ A rule overrides the choice of the table at a size only if the gain is statistic
 This requires three launches or more, and the whole interval of the paired ratio must be above
 `GAIN`. The interval is so wide that an error about any of the alternatives has a probability of at
 most 2.5%. The choice stays at a size where the same call under two names differs by too much, and
-at a size without a measurement. `size_ranges` makes ranges of sizes from the choices.
+at a size without a measurement. `decisions` has what this tuner shares with others.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
 
 from ..algorithms.registry import collectives, names_variant, parse_name
 from ..flags import ALGORITHM_NAMES
 from ..records import replace
-from ..tuning.selection import (
-    CarrierRule,
-    Choices,
-    Place,
-    Rule,
-    Table,
-    When,
-    public_name,
-    registered_name,
-)  # fmt: skip
+from ..tuning.selection import Choices, Place, Rule, Table, public_name, registered_name
 from ..tuning.selection_file import built_in
+from .decisions import LEAST_LAUNCHES, Change, Spot, Tuned, decided, ranges_of, when_at
 from .results import OURS, Candidate, Cell, Job, Result
-from .size_ranges import GAIN, Choice, cheapest, chosen_at, ranges
-from .stats import ERROR, LEAST, RESOLVABLE, Ratio, geometric_mean, ratio
+from .size_ranges import chosen_at
+from .stats import ERROR, RESOLVABLE, Ratio, ratio
 
-__all__ = ["LEAST_LAUNCHES", "Change", "Tuned", "place_of", "tuned", "when_at"]
-
-LEAST_LAUNCHES = LEAST  # of which a table is made
-_R = TypeVar("_R", Rule, CarrierRule)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The change, or its absence, at one size of one collective.
-
-    Attributes
-    ----------
-    collective
-        Its name, or that of a method of mpi4py.
-    nbytes
-        Bytes of a block; None: at all sizes.
-    before, after
-        Names of algorithms, or of the libraries that carry the call.
-    gain
-        Time before / time after; None if nothing changes.
-    why_not
-        The problem of the measurement that prevents a change, or "".
-    reason
-        The same without its figures.
-    """
-
-    collective: str
-    nbytes: int | None
-    before: str
-    after: str
-    gain: Ratio | None = None
-    why_not: str = ""
-
-    @property
-    def reason(self) -> str:
-        return self.why_not.partition(":")[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Tuned(Generic[_R]):
-    """All rules of the tuner for one place, and the changes that they make."""
-
-    place: Place
-    rules: tuple[_R, ...]
-    changes: tuple[Change, ...]
-
-    @property
-    def changed(self) -> list[Change]:
-        """Sizes that get another algorithm or library than before."""
-        return [change for change in self.changes if change.before != change.after]
-
-    @property
-    def gain_there(self) -> float:
-        """How many times as fast changed sizes become, by the geometric mean."""
-        return geometric_mean(change.gain.value for change in self.changed if change.gain)
-
-    @property
-    def gain_over_all(self) -> float:
-        """The same over all sizes measured."""
-        return geometric_mean(c.gain.value if c.gain else 1.0 for c in self.changes)
+__all__ = ["place_of", "tuned"]
 
 
 def place_of(job: Job) -> Place:
@@ -111,14 +42,6 @@ def place_of(job: Job) -> Place:
     return Place.of(
         (len(node) for node in job.nodes),
         str(about["mpi family"]), str(about["transport"]), bool(about["oversubscribed"]),
-    )  # fmt: skip
-
-
-def when_at(place: Place) -> When:
-    """Return the conditions of all rules for a place."""
-    return When(
-        shape=place.shape, family=place.family, transport=place.transport,
-        oversubscribed=place.oversubscribed,
     )  # fmt: skip
 
 
@@ -161,26 +84,16 @@ def _tuned_at(
     rules: list[Rule] = []
     changes: list[Change] = []
     for collective in sorted({rule.collective for rule in earlier} | cells.keys()):
-        old = [
-            (rule.when.min_bytes or 0, rule.when.max_bytes, rule.name)
-            for rule in earlier if rule.collective == collective
-        ]  # fmt: skip
+        old = ranges_of((rule.when, rule.name) for rule in earlier if rule.collective == collective)
         spots = [
-            Spot(
-                collective,
-                nbytes,
-                here,
-                choices.rule(collective, nbytes).name,
-                chosen_at(old, nbytes),
+            _Spot(
+                public_name(collective), nbytes, choices.rule(collective, nbytes).name,
+                chosen_at(old, nbytes), here,
             )
             for nbytes, here in sorted(cells.get(collective, {}).items())
-        ]
-        chosen = cheapest([spot.costs for spot in spots])
-        judged = {
-            spot.nbytes: choice
-            for spot, choice in zip(spots, chosen, strict=True) if not spot.problem
-        }  # fmt: skip
-        for least, most, name in ranges([spot.nbytes for spot in spots], judged, old):
+        ]  # fmt: skip
+        found, changed = decided(spots, old)
+        for least, most, name in found:
             flag, label = parse_name(name)
             rules.append(
                 Rule(
@@ -188,7 +101,7 @@ def _tuned_at(
                     variant=label, if_possible=True if label else None, source="measured",
                 )
             )  # fmt: skip
-        changes += [spot.change(name) for spot, name in zip(spots, chosen, strict=True)]
+        changes += changed
     return Tuned(place, tuple(rules), tuple(changes))
 
 
@@ -196,40 +109,25 @@ def _tuned_at(
 
 
 @dataclass
-class Spot:
-    """One size of one collective, and the cells that measured it.
+class _Spot(Spot):
+    """One size of one collective, and the cells that measured it."""
 
-    Attributes
-    ----------
-    usual
-        What the table chooses without a rule of ours.
-    said
-        What our rules said so far.
-    """
-
-    collective: str
-    nbytes: int
     cells: list[Cell]
-    usual: str
-    said: Choice
-
-    @cached_property
-    def costs(self) -> dict[Choice, float]:
-        """What may be chosen, and how much slower than the usual one it is, by logarithm."""
-        if self.problem:
-            return {self.said: 0.0}
-        found: dict[Choice, float] = {None: 0.0}
-        for name in self.names:
-            gain = self.gain(self.usual, name) if name != self.usual else None
-            if gain is not None and gain.low > GAIN and self.launches(name) >= LEAST_LAUNCHES:
-                found[name] = -math.log(gain.value)
-        return found
 
     @cached_property
     def names(self) -> list[str]:
         """The algorithms to choose from: the flags, and the variants that were measured by name."""
         named = (c.name for cell in self.cells for c in cell.of_kind(OURS) if names_variant(c.name))
         return list(dict.fromkeys([*ALGORITHM_NAMES.values(), *named]))
+
+    @property
+    def others(self) -> list[str]:
+        """The algorithms besides the usual one that enough launches have measured."""
+        return [
+            name for name in self.names
+            if name != self.usual
+            and min(_launches(cell, name) for cell in self.cells) >= LEAST_LAUNCHES
+        ]  # fmt: skip
 
     @cached_property
     def problem(self) -> str:
@@ -246,37 +144,21 @@ class Spot:
                 return f"not resolvable: the same call twice differs by {differs:.0%}"
         return ""
 
-    def launches(self, name: str) -> int:
-        """Return the number of launches that measured an algorithm, the least over all cells."""
-        return min(_launches(cell, name) for cell in self.cells)
-
-    def gain(self, before: str, after: str) -> Ratio | None:
-        """Return the time of one algorithm / that of another; None if a cell lacks one of them.
-
-        Over several cells this is the geometric mean, with the widest interval.
-        """
-        found = []
+    def gains(self, before: str, after: str) -> list[Ratio | None]:
+        """Return the time of one algorithm / that of another in each cell; None if it lacks one."""
+        error = ERROR / (len(self.names) - 1)
+        found: list[Ratio | None] = []
         for cell in self.cells:
             one, other = _of_algorithm(cell, before), _of_algorithm(cell, after)
-            if (
-                one is None
-                or other is None
-                or (each := ratio(one.medians, other.medians, ERROR / (len(self.names) - 1)))
-                is None
-            ):
-                return None
-            found.append(each)
-        value = geometric_mean(r.value for r in found)
-        return Ratio(value, min(r.low for r in found), max(r.high for r in found))
-
-    def change(self, chosen: Choice) -> Change:
-        """Return the change that a choice makes."""
-        before, after = self.said or self.usual, chosen or self.usual
-        gain = self.gain(before, after) if before != after else None
-        return Change(public_name(self.collective), self.nbytes, before, after, gain, self.problem)
+            if one is None or other is None:
+                found.append(None)
+            else:
+                found.append(ratio(one.medians, other.medians, error))
+        return found
 
 
 def _launches(cell: Cell, name: str) -> int:
+    """Return the number of launches that measured an algorithm."""
     candidate = _of_algorithm(cell, name)
     return 0 if candidate is None else sum(map(bool, candidate.medians))
 

@@ -19,11 +19,12 @@ from click.core import ParameterSource
 from xupc.algorithms.registry import collectives
 from xupc.bench import driver
 from xupc.bench.budget import ENOUGH, LAUNCHES, thinned
+from xupc.bench.decisions import LEAST_LAUNCHES, Tuned
 from xupc.bench.drop_in_tuner import methods_named
 from xupc.bench.launch_plan import Plan
 from xupc.bench.results import Job, Result
 from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, named
-from xupc.bench.tuner import LEAST_LAUNCHES, Tuned, place_of, tuned
+from xupc.bench.tuner import place_of, tuned
 from xupc.bench.tuning_file import TuningFile
 from xupc.tuning.host_figures import HostFigures
 from xupc.tuning.selection import Rule, registered_name
@@ -258,7 +259,7 @@ def _opened(path: Path, dry_run: bool) -> TuningFile:
 
 
 def _refuse_measuring(option: str) -> None:
-    """UsageError if an option on the command line contradicts `option`."""
+    """Raise UsageError if an option on the command line contradicts `option`."""
     contradicting = {
         **MEASURING, "results": "--from", "host_only": "--host-only", "drop_in": "--drop-in",
     }  # fmt: skip
@@ -338,7 +339,7 @@ def _table_path(output: Path | None) -> Path:
 
 
 def _chosen(words: Sequence[str]) -> tuple[str, ...]:
-    """Collectives by name; ValueError if there is nothing to choose of one that was asked for."""
+    """Return collectives by name; ValueError if one that was asked for has no variants."""
     found = named(words)
     known = set(collectives())
     without = [name for name in found if registered_name(name) not in known]
@@ -409,7 +410,7 @@ def tune(result: Result, file: TuningFile) -> list[Tuned[Rule]]:
 
 
 def _remarks(result: Result, jobs: Sequence[Job]) -> Iterator[str]:
-    """When, where and how the rules were made."""
+    """Yield remarks: when, where and how the rules were made."""
     for job in jobs:
         hosts = ", ".join(dict.fromkeys(job.hosts)) or "a machine without a name"
         what = ", ".join(str(job.about[k]) for k in ("mpi", "processor") if job.about.get(k))

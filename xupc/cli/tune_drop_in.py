@@ -18,9 +18,9 @@ import click
 
 from xupc.bench.budget import in_words
 from xupc.bench.columns import aligned
+from xupc.bench.decisions import LEAST_LAUNCHES, Tuned
 from xupc.bench.drop_in_tuner import cells_of, collected, drop_in_tuned
 from xupc.bench.settings import Shape
-from xupc.bench.tuner import LEAST_LAUNCHES, Tuned
 from xupc.bench.tuning_file import TuningFile, label_of
 from xupc.tuning.selection import CarrierRule, Place
 
@@ -47,7 +47,7 @@ Show = Callable[[float, str], None]
 
 @dataclass(frozen=True)
 class DropInPlan:
-    """The measurement: jobs of these shapes, one after the other.
+    """Hold the measurement: jobs of these shapes, one after the other.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class DropInPlan:
 
 @dataclass
 class _Measured:
-    """What the launches of one job printed, and how many cells had no time."""
+    """Hold what the launches of one job printed, and how many cells had no time."""
 
     launches: list[dict[str, Any]] = field(default_factory=list)
     left: int = 0

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from xupc.bench.columns import aligned
+from xupc.bench.decisions import Change, Tuned
 from xupc.bench.results import AGAIN, OURS, Result
 from xupc.bench.stats import geometric_mean
-from xupc.bench.tuner import Change, Tuned
 from xupc.bench.tuning_file import label_of
 from xupc.tuning.selection_file import user_path
 
