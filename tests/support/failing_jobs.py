@@ -17,6 +17,7 @@ from pathlib import Path
 
 from support.launch import (
     PROJECT,
+    RUNS,
     TEST_TAG,
     Result,
     import_path,
@@ -34,7 +35,6 @@ __all__ = ["End", "Started", "bring_about", "by_thread", "started"]
 
 PROGRAM = "tests/live/programs/thread_failures.py"
 ALL_GONE = 5.0  # seconds after the blow
-RUNS = 3
 TRACEBACK = re.compile(r"^xupc: thread (\d+) of \d+:$", re.MULTILINE)
 GROUP = re.compile(r"^xupc: threads ([\d, -]+) of (\d+):", re.MULTILINE)
 HEADING = re.compile(r"(?=^xupc: threads? \d)", re.MULTILINE)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from support.launch import Result
+from support.launch import RUNS, Result
 
 PROGRAM = "tests/live/programs/processor_time_of_waits.py"
-RUNS = 3
 
 
 def check_waits(run: Callable[[], Result], waiting: int, limit: Callable[[str], float]) -> None:
