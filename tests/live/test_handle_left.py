@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 PROGRAM = "tests/live/programs/handle_left.py"
-WORDS = "finalize: handles that nobody has waited for: allav_gather_all"
+WORDS = "finalize: handles without a wait: allav_gather_all"
 
 
 @pytest.mark.parametrize("how", ["with", "exit"])

@@ -124,7 +124,8 @@ class _UnderWay(Handle):
         job, named = self._pending.team.job, self._pending.abandoned  # by the end of the program
         self._pending.abandon()
         if not named and job.broken is None:
-            text = f"the handle of {self._pending.call} was abandoned: nobody waited for it"
+            call = self._pending.call
+            text = f"the handle of {call} was abandoned: the program did not wait for it"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 

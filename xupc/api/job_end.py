@@ -72,7 +72,7 @@ def _check_handles(job: Job, *, ends: bool) -> None:
         raise error
     if not (calls := "; ".join(sorted(p.call for p in job.unfinished))):
         return
-    text = f"finalize: handles that nobody has waited for: {calls}"
+    text = f"finalize: handles without a wait: {calls}"
     if not ends:
         raise XupcError(text)
     for pending in list(job.unfinished):

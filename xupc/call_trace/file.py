@@ -71,7 +71,7 @@ def load(path: Path) -> Trace:
 
 
 def load_calls(path: Path) -> Trace:
-    """Return the trace in a file with its calls; for whom they waited is not known any more.
+    """Return the trace in a file with its calls; the threads that they waited for are not kept.
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """Join the parts of all threads into one trace: calls in the order of one clock, and their totals.
 
-For whom a call waited is resolved here. A thread waits for its node root, the node root for a
-message, its sender for a thread of its own node: the cause is the thread at the end of this chain.
+This module finds the thread that a call waited for. A thread waits for its node root, the node root
+for a message, its sender for a thread of its own node: the cause is the thread at the end of this
+chain.
 """
 
 from __future__ import annotations

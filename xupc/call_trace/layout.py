@@ -21,7 +21,7 @@ TOTALS = 1 << 12
 HEAD_BYTES = 4096
 PARTS = ".parts"  # the end of the name of the folder of parts
 
-# For whom a call waited: a kind, and an index in the lower 24 bits.
+# The thread that a call waited for: a kind, and an index in the lower 24 bits.
 NOBODY, MEMBER, ANYONE, RANK, THREAD = (kind << 24 for kind in range(5))
 
 # The state of a call: it runs while the program does something else; the program waits for such a

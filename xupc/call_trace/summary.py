@@ -1,4 +1,4 @@
-"""The lines of a program at which calls take most time, and for whom they wait."""
+"""The lines of a program at which calls take most time, and the threads that they wait for."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def _remarks(trace: Trace) -> Iterator[str]:
     if trace.level:
         yield ""
         yield (
-            f"One call in {1 << trace.level} is an event of the trace; for whom lines wait is "
-            "known from these. All other figures are of all calls."
+            f"One call in {1 << trace.level} is an event of the trace; which thread a line waits "
+            "for is known from these. All other figures are of all calls."
         )
     running = [str(about["thread"]) for about in trace.threads if not about["finalized"]]
     if running:

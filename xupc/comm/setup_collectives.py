@@ -96,7 +96,7 @@ class Agreement:
         """Begin a barrier; no other agreement may begin until it is complete."""
         control = self.job.control
         number = control.agrees() if self.link is self.job.link else 0
-        what = f"{control.last_call(control.index)}, the meeting of all threads"
+        what = f"{control.last_call(control.index)}, a barrier of all threads"
         request = self._begin(what, self.link.comm.Ibarrier)
         return Waitable(request.Test, what, self._others(), agreement=number)
 
@@ -104,7 +104,7 @@ class Agreement:
         """Return the values of all threads, by rank."""
         mine = np.array(values, np.int64)
         rows = np.empty((self.link.size, len(mine)), np.int64)
-        what = f"{self.job.control.last_call(self.job.control.index)}, the word of all threads"
+        what = f"{self.job.control.last_call(self.job.control.index)}, an exchange of all threads"
         request = self._begin(what, self.link.comm.Iallgather, mine, rows)
         self.job.engine.wait_for(request.Test, what, threads=self._others())
         return [[int(v) for v in row] for row in rows]
@@ -113,7 +113,7 @@ class Agreement:
         """Raise HeapError on all threads if one gives a reason; else return the largest `value`."""
         first = np.array([self.link.rank if why else self.link.size, -value], np.int32)
         worst = np.empty_like(first)
-        what = "all threads' word on a shared segment"
+        what = "the agreement of all threads on a shared segment"
         request = self._begin(what, self.link.comm.Iallreduce, first, worst, self.link.mpi.MIN)
         self.job.engine.wait_for(request.Test, what)
         if worst[0] < self.link.size:
@@ -180,7 +180,7 @@ class Agreement:
             if len(text) > OFFER:
                 text = json.dumps(_cut(data)).encode()
             buffer[: len(text)] = text
-        what = "all threads' word on a shared segment"
+        what = "the agreement of all threads on a shared segment"
         request = self._begin(what, comm.Ibcast, [buffer, OFFER, self.link.mpi.BYTE], root)
         self.job.engine.wait_for(request.Test, what)
         return json.loads(buffer.rstrip(b"\0"))

@@ -65,11 +65,11 @@ class TeamComm:
 
     def among(self, ranks: Sequence[int]) -> TeamComm:
         """Create a communicator of these ranks; blocking, and only these ranks call it."""
-        everybody = self.comm.Get_group()
-        group = everybody.Incl(list(ranks))
+        whole = self.comm.Get_group()
+        group = whole.Incl(list(ranks))
         link = TeamComm(self.network, self.comm.Create_group(group))
         group.Free()
-        everybody.Free()
+        whole.Free()
         return link
 
     def track(

@@ -176,13 +176,13 @@ class AsyncCall:
                 engine.end(instance)
                 self._end_hooks(None)
                 return True
-            if status != MISMATCH and not self._hears(instance):
+            if status != MISMATCH and not self._is_mismatch_reported(instance):
                 return False
             self._resync = Resync(instance)
         self._resync.poll()
         return False
 
-    def _hears(self, instance: RunningCall) -> bool:
+    def _is_mismatch_reported(self, instance: RunningCall) -> bool:
         """Check from time to time if other threads report that they run a different call."""
         if not self.team.job.engine.several_nodes:
             return False

@@ -36,7 +36,7 @@ def _blocked_in(world: World, stream: Stream) -> list[str]:
         out.append(
             f"thread {stream.thread.number}, call {stream.calls}: at the end of both lanes"
             + "".join(
-                f", t{i} is not set ({_opener(stream, i) or 'nobody sets it'})"
+                f", t{i} is not set ({_opener(stream, i) or 'no thread sets it'})"
                 for i, left in enumerate(stream.tickets)
                 if left
             )
@@ -50,7 +50,7 @@ def _reason(world: World, lane: Lane) -> str:
     kind, arg = lane.steps[lane.at]
     if kind == NEED:
         where = _opener(stream, arg)
-        return f" (set by {where})" if where is not None else " (which nobody has begun)"
+        return f" (set by {where})" if where is not None else " (which no thread has begun)"
     if kind == WAIT:
         number, value, of = arg
         source = of[lane.seen]
