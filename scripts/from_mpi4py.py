@@ -65,8 +65,8 @@ mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
    tenths of a second. In these cases no team is opened:
    - xupc does not run, and the communicator lacks threads of `MPI.COMM_WORLD`: MPI carries the
      call, and a later call tries again.
-   - 128 communicators of the process have teams already: the same. A team takes up to three of the
-     2,048 communicators that MPICH has.
+   - 128 communicators of the process have teams already: MPI carries the call, and a later call
+     tries again. A team takes up to three of the 2,048 communicators that MPICH has.
    - The communicator has one thread, or threads for which xupc does not run, or a Python thread
      other than the main one makes this call: MPI carries all calls from then on.
 3. From then on the [selection table](how-to/choose-and-tune.md) decides, by method, threads, nodes
@@ -92,10 +92,10 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
   between the blocks of a result stays as it was. A block can be shorter than the receiver expects
   (but not in `Allgatherv`); a longer one raises `MPI.ERR_TRUNCATE` on the receiver.
 - `Neighbor_allgather`, `Neighbor_alltoall` and their v and w forms, on any topology: sources and
-  destinations are in MPI's order; a thread may be listed twice or be its own neighbour; beyond a
-  border without a period there is none. In the first call messages of MPI pair the blocks of both
-  ends. The first call with each new size makes a plan. A block that is longer than its place raises
-  `MPI.ERR_TRUNCATE` on all threads.
+  destinations are in MPI's order, and a thread may be listed twice or be its own neighbour. Beyond
+  a border without a period there is no neighbour. In the first call messages of MPI pair the blocks
+  of both ends. The first call with each new size makes a plan. A block that is longer than its place
+  raises `MPI.ERR_TRUNCATE` on all threads.
 - Objects are pickled by `MPI.pickle`, whose functions a program can replace. With mpi4py's own
   functions, large buffers stay out of the pickle and go from array to array. The results are of the
   same types as mpi4py's.
