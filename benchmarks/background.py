@@ -37,7 +37,7 @@ SECONDS = 3.0
 
 
 def slowest(call: Callable[[], object]) -> float:
-    """Seconds that the call takes, the maximum over the threads."""
+    """Return the seconds that a call takes, the maximum over the threads."""
     xupc.barrier()
     begin = time.perf_counter()
     call()
@@ -45,7 +45,7 @@ def slowest(call: Callable[[], object]) -> float:
 
 
 def overlapped(post: Callable[[], Callable[[], object]]) -> dict[str, float]:
-    """Ratios of products and what is posted, both at the same time, to the longer one and the sum.
+    """Return how long products and what is posted take alone and together, in ms and as ratios.
 
     `post` returns a function that waits for the end.
     """
@@ -93,7 +93,7 @@ def overlap(nbytes: int) -> dict[str, float]:
 
 
 def sockets(nbytes: int) -> dict[str, float]:
-    """Of as many bytes by plain sockets, to the next thread and from the one before.
+    """Measure the overlap of sockets: as many bytes to the next thread and from the one before.
 
     Two threads of the process sleep in the kernel meanwhile: what is left is the price of TCP.
     """
@@ -118,7 +118,7 @@ def sockets(nbytes: int) -> dict[str, float]:
 
 
 def access(doing: str) -> dict[str, float]:
-    """Milliseconds of a read of 8 bytes from a thread that does something else."""
+    """Return the ms of reads of 8 bytes from a thread that does something else, on thread 0."""
     threads, me = int(xupc.THREADS), int(xupc.MYTHREAD)
     array = xupc.all_alloc(threads, np.int64, 1)
     array.local[:] = me
@@ -152,7 +152,7 @@ def access(doing: str) -> dict[str, float]:
 
 
 def main(what: str, nbytes: int = 4_000_000) -> None:
-    """One line of JSON for each measurement."""
+    """Print one line of JSON for each measurement."""
     with xupc.init() as team:
         place = {"threads": team.size, "nodes": len(team.tree.nodes)}
         if what == "overlap":

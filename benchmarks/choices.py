@@ -30,7 +30,7 @@ NAME = "choices"
 
 
 def measure(args: argparse.Namespace, out: Path, table: Path | None) -> Result:
-    """One result, with a table of the user's or without."""
+    """Run xupc bench and return its result, with a table of the user's or without."""
     environment = {**os.environ, "XUPC_TUNING": str(table)} if table else dict(os.environ)
     words = ["-m", "xupc", "bench", *COLLECTIVES, "-m", args.sizes, "--json", str(out), "--compact",
              "--budget", f"{args.seconds:.0f}s"]
@@ -61,7 +61,7 @@ def judge(cell: Cell, limit: float) -> tuple[bool, str] | None:
 
 
 def report(result: Result, limit: float, what: str, aim: float) -> str:
-    """How many choices are good, and those that are not."""
+    """Return how many choices are good, and the others, as Markdown."""
     found = [j for job in result.jobs for cell in job.cells if (j := judge(cell, limit))]
     good = sum(fine for fine, _ in found)
     lines = [f"- {result.jobs[0].shape}, {what}: {good} of {len(found)} choices are the best or "
@@ -70,7 +70,7 @@ def report(result: Result, limit: float, what: str, aim: float) -> str:
 
 
 def main() -> int:
-    """Before, tune, after."""
+    """Judge the choices of the built-in table, tune, and judge those of the tuned one."""
     top = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("python")

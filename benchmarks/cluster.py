@@ -39,22 +39,22 @@ UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
 def payload_rate(rate: str) -> float:
-    """Payload bytes per second of a link, from its rate as tc takes it."""
+    """Return the payload bytes per second of a link, from its rate as tc takes it."""
     number = rate.rstrip("abcdefghijklmnopqrstuvwxyz")
     return float(number) * UNITS[rate[len(number) :]] / 8 * PAYLOAD
 
 
 def work_of(cell: Cell) -> str:
-    """``broadcast`` of ``all_broadcast`` and ``allav_broadcast``."""
+    """Return what a cell does: `broadcast` for `all_broadcast` and `allav_broadcast`."""
     return cell.collective.partition("_")[2].replace("reduce_mpi", "reduce")
 
 
 def busiest_bytes(cell: Cell, nodes: int, threads: int) -> int:
-    """Bytes that must enter or leave one node.
+    """Return the bytes that must enter or leave one node in a call.
 
-    A broadcast's block or a reduction's result, twice (N-1)/N of it where all get it, one value
-    in a scan over all elements, else all blocks from outside; an exchange has one for each of the
-    node's threads.
+    These are a broadcast's block or a reduction's result, twice (N-1)/N of it where all get it, one
+    value in a scan over all elements, else all blocks from outside; an exchange has one for each of
+    the threads of the node.
     """
     inside, work, n = threads // nodes, work_of(cell), cell.nbytes
     if cell.collective == "barrier":
@@ -69,7 +69,7 @@ def busiest_bytes(cell: Cell, nodes: int, threads: int) -> int:
 
 
 def depth(cell: Cell, nodes: int) -> int:
-    """How often a byte must hop: the root of a broadcast can send a large block only once."""
+    """Return how often a byte must hop: the root can send a large broadcast only once."""
     work = work_of(cell)
     if work in ("broadcast", "broadcast_in_place", "reduce"):
         return math.ceil(math.log2(nodes))
@@ -77,7 +77,7 @@ def depth(cell: Cell, nodes: int) -> int:
 
 
 def bound_ns(cell: Cell, job: Job, rate: float) -> float:
-    """The least time of a call."""
+    """Return the least time of a call in ns; `rate` is the payload of a link in bytes/s."""
     nodes = len(job.nodes)
     beyond = max(0, busiest_bytes(cell, nodes, job.threads) - BURST)
     return beyond / rate * 1e9 + job.bounds["wire latency ns"] * depth(cell, nodes)
@@ -87,7 +87,7 @@ def bound_ns(cell: Cell, job: Job, rate: float) -> float:
 
 
 def algorithm_rows(job: Job, rate: float) -> list[list[str]]:
-    """One MPI's table of all cells: the bound, every algorithm, the peer."""
+    """Return a row for each cell with one MPI: the bound, every algorithm, the peer."""
     rows = []
     for key in tables.keys({"": job}):
         cell = next(cell for cell in job.cells if cell.key == key)
@@ -108,7 +108,7 @@ def algorithm_rows(job: Job, rate: float) -> list[list[str]]:
 
 
 def byte_rows(job: Job) -> list[list[str]]:
-    """Bytes between nodes of one call, by the plans."""
+    """Return a row for each cell with the bytes between nodes of one call, by the plans."""
     rows = []
     for key in tables.keys({"": job}):
         cell = next(cell for cell in job.cells if cell.key == key)
@@ -127,7 +127,7 @@ def wire_of(name: str, job: Job, rate: float) -> str:
 
 
 def document(results: dict[str, Result], args: argparse.Namespace) -> str:
-    """The whole report."""
+    """Return the whole report as Markdown."""
     jobs = {name: result.jobs[0] for name, result in results.items()}
     rate = payload_rate(args.rate)
     rows = tables.matched(jobs, "xupc", "mpi4py")
@@ -156,12 +156,12 @@ def document(results: dict[str, Result], args: argparse.Namespace) -> str:
 
 
 def script(*words: str) -> int:
-    """Run scripts/cluster."""
+    """Run scripts/cluster and return its exit status."""
     return subprocess.run([sys.executable, str(SCRIPT), *words], check=False).returncode
 
 
 def measure(args: argparse.Namespace, python: str, folder: Path, name: str) -> Result | None:
-    """All launches with one MPI, as one result."""
+    """Launch with one MPI and return all launches as one result; None if none left a result."""
     whole: Result | None = None
     for number in range(1, args.launches + 1):
         out = folder / f"{name}.{number}.json.gz"
@@ -186,7 +186,7 @@ def measure(args: argparse.Namespace, python: str, folder: Path, name: str) -> R
 
 
 def joined(whole: Result, more: Result) -> Result:
-    """One more launch of the same job."""
+    """Add the launch of `more` to `whole`, which measured the same job, and return it."""
     job, other = whole.jobs[0], more.jobs[0]
     job.launches += other.launches
     for cell, again in zip(job.cells, other.cells, strict=True):
@@ -200,7 +200,7 @@ def joined(whole: Result, more: Result) -> Result:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--mpich", metavar="PYTHON", help="interpreter of an environment with MPICH")

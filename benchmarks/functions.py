@@ -27,17 +27,17 @@ FORMS = ("reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "prefix_reduce"
 
 @xupc.vectorized(pure=True)
 def add(a: Any, b: Any) -> Any:
-    """The sum of two arrays."""
+    """Return the sum of two arrays."""
     return a + b
 
 
 def shown(nbytes: int) -> str:
-    """A size in its unit."""
+    """Return a size in its unit."""
     return f"{nbytes >> 10} KiB" if nbytes >> 10 else f"{nbytes} B"
 
 
 def measure(calls: list[Callable[[], None]], repetitions: int) -> list[float]:
-    """Medians of the maximum over threads, in ns, the calls in turn."""
+    """Return the median of each call in ns, of the maximum over threads; calls take turns."""
     times: list[list[int]] = [[] for _ in calls]
     gc.disable()
     for _ in range(repetitions):

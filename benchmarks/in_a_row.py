@@ -28,7 +28,7 @@ ALL_TO_ALL = "scatter", "gather", "gather_all", "exchange"
 
 
 def calls(collective: str, nbytes: int, dst: Any, src: Any) -> Pair:
-    """xupc's call and mpi4py's for the same; `dst` and `src` are of bytes."""
+    """Return xupc's call and mpi4py's for the same work; `dst` and `src` are of bytes."""
     comm, n, threads = MPI.COMM_WORLD, nbytes // 8, xupc.THREADS
     room = nbytes * (threads if collective in ALL_TO_ALL else 1)
     out, into = np.zeros(room, np.uint8), np.zeros(room, np.uint8)
@@ -73,7 +73,7 @@ def calls(collective: str, nbytes: int, dst: Any, src: Any) -> Pair:
 
 
 def in_a_row(call: Callable[[], object], times: int) -> float:
-    """Seconds of a call, until all are done."""
+    """Return the seconds of one of some calls in a row, until all threads are done."""
     comm = MPI.COMM_WORLD
     for _ in range(3):
         call()
@@ -89,7 +89,7 @@ def in_a_row(call: Callable[[], object], times: int) -> float:
 
 
 def main() -> None:
-    """What the arguments name, one after the other."""
+    """Measure the COLLECTIVE:BYTES that the arguments name, one after the other."""
     with xupc.init():
         for what in sys.argv[1:]:
             collective, _, size = what.partition(":")

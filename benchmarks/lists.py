@@ -28,7 +28,7 @@ SMALL, LARGE = 1.5, 1.1  # at 8 B and above 64 KiB, once planned
 
 
 def measure(args: argparse.Namespace, out: Path) -> Result:
-    """All forms in one result."""
+    """Measure all forms with xupc bench and return the result."""
     names = [name + form for name in PLAIN for form in ("", *FORMS)]
     command = [args.python, "-m", "xupc", "bench", *names, "-n", str(args.threads), "-m", SIZES,
                "--flags", "auto", "--plan", "--launches", str(args.launches),
@@ -44,7 +44,7 @@ def against_plain(plain: Cell, other: Cell, candidate: str) -> stats.Ratio | Non
 
 
 def table(result: Result) -> str:
-    """A row per cell; which of them miss what they are to reach."""
+    """Return a row per cell, and the cells that miss what they are to reach, as Markdown."""
     cells = {(cell.collective, cell.nbytes): cell for cell in result.jobs[0].cells}
     rows, missed = [], []
     for (name, nbytes), plain in cells.items():
@@ -67,7 +67,7 @@ def table(result: Result) -> str:
 
 
 def main() -> int:
-    """Measure, write, print."""
+    """Measure, write the report to a file, and print it."""
     top = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("python")

@@ -18,7 +18,7 @@ import xupc
 
 
 def pss() -> int:
-    """My proportional set size in bytes."""
+    """Return my proportional set size in bytes."""
     with open("/proc/self/smaps_rollup") as rollup:
         for line in rollup:
             if line.startswith("Pss:"):
@@ -27,7 +27,7 @@ def pss() -> int:
 
 
 def values(nbytes: int) -> np.ndarray[Any, Any]:
-    """A table whose every page is written."""
+    """Return a table of so many bytes, whose every page is written."""
     return np.arange(nbytes // 8, dtype=np.float64)
 
 
@@ -41,7 +41,7 @@ def private(nbytes: int) -> Any:
 
 
 def node_array(nbytes: int) -> Any:
-    """Each thread writes its part of one table."""
+    """Make one table for the node; each thread writes its part of it."""
     table = xupc.node_array(nbytes // 8, np.float64)
     mine = slice(*(nbytes // 8 * (xupc.MYTHREAD + k) // xupc.THREADS for k in (0, 1)))
     table[mine] = np.arange(mine.start, mine.stop)
@@ -62,7 +62,7 @@ def exchange(nbytes: int) -> Any:
 
 
 def exchange_in_place(nbytes: int) -> Any:
-    """The same bytes in the array that they are in."""
+    """Exchange the same bytes in the array that they are in."""
     a = xupc.all_alloc(xupc.THREADS * nbytes, "u1", "*")
     a.local[:] = xupc.MYTHREAD
     xupc.all_exchange(a, None, nbytes // xupc.THREADS)
@@ -70,7 +70,7 @@ def exchange_in_place(nbytes: int) -> Any:
 
 
 def check(what: str, data: Any, nbytes: int) -> None:
-    """That the data is right; reads every page."""
+    """Assert that the data is right, which reads every page."""
     if what.startswith("exchange"):
         blocks = data[0].local.reshape(xupc.THREADS, -1)
         assert (blocks == np.arange(xupc.THREADS)[:, None]).all()
@@ -82,7 +82,7 @@ WHAT = {f.__name__: f for f in (private, node_array, node_broadcast, exchange, e
 
 
 def main() -> int:
-    """One measurement."""
+    """Measure what the arguments name, and print a line of JSON; return 2 if they are wrong."""
     if len(sys.argv) != 3 or sys.argv[1] not in WHAT:
         print(f"usage: memory.py {'|'.join(WHAT)} BYTES", file=sys.stderr)
         return 2

@@ -25,7 +25,7 @@ SIZES = "8,1K,64K,1M,8M"
 
 @dataclass(frozen=True)
 class Configuration:
-    """A peer: an MPI and how it is started."""
+    """Hold a peer: an MPI and how it is started."""
 
     name: str
     mpi: str
@@ -43,7 +43,7 @@ CONFIGURATIONS = (
 
 
 def measure(args: argparse.Namespace, configuration: Configuration, python: str, out: Path) -> bool:
-    """All launches of a configuration; whether there is a result."""
+    """Run all launches of a configuration; return whether there is a result."""
     words = [python, "-m", "xupc", "bench", *tables.SUITES[args.suite], "-n", str(args.threads),
              "-m", args.sizes, "--flags", "auto", "--peer", "--launches", str(args.launches),
              "--budget", f"{args.minutes * 60:.0f}s", "--json", out.name, "--compact"]
@@ -59,7 +59,7 @@ def measure(args: argparse.Namespace, configuration: Configuration, python: str,
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--mpich", type=os.path.abspath, metavar="PYTHON",
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Measure, write, print; 1 if there is nothing."""
+    """Measure, write the report to a file, and print it; return 1 if there is nothing."""
     args = parser().parse_args()
     name = f"one-node-{args.threads}-threads" + (f"-{args.suite}" if args.suite != "moves" else "")
     name += "-loop" if args.loop else ""

@@ -232,7 +232,7 @@ def document(args: argparse.Namespace, lines: list[Line]) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--job", metavar="SIZES", help="measure in this job (for jobs alone)")

@@ -37,7 +37,7 @@ Jobs = dict[str, Job]  # by configuration
 
 @dataclass(frozen=True)
 class Comparison:
-    """A candidate of xupc's against one of mpi4py's, in one cell and configuration."""
+    """Hold a candidate of xupc against one of mpi4py, in one cell and configuration."""
 
     cell: Cell
     configuration: str
@@ -86,17 +86,17 @@ def compare(
 
 
 def middle(candidate: Candidate) -> float:
-    """The median over launches of the medians."""
+    """Return the median over launches of the medians, in ns."""
     return statistics.median(ns for (ns,) in filter(None, candidate.medians))
 
 
 def same_work(cell: Cell) -> str:
-    """The peer that does what ours does: all_broadcast copies the block at the root, too."""
+    """Return the peer that does the same work: all_broadcast also copies the root's block."""
     return COPY if cell.candidate(COPY) is not None else "mpi4py"
 
 
 def keys(jobs: Jobs) -> list[tuple[object, ...]]:
-    """All cells, grouped by collective."""
+    """Return the keys of all cells, those of one collective together."""
     found = list(dict.fromkeys(cell.key for job in jobs.values() for cell in job.cells))
     order = list(dict.fromkeys(key[0] for key in found))
     return sorted(found, key=lambda key: order.index(key[0]))
@@ -105,7 +105,7 @@ def keys(jobs: Jobs) -> list[tuple[object, ...]]:
 def matched(
     jobs: Jobs, ours: str, peer: Callable[[Cell], str] | str = same_work
 ) -> list[Comparison]:
-    """All cells in which both were measured."""
+    """Return the comparisons of all cells in which both were measured."""
     found = (compare(jobs, key, ours, peer) for key in keys(jobs))
     return [comparison for comparison in found if comparison is not None]
 
@@ -114,12 +114,12 @@ def matched(
 
 
 def size(nbytes: int) -> str:
-    """Like ``64 KiB``; empty for 0, which the barrier has."""
+    """Return a size like ``64 KiB``; empty for 0, which the barrier has."""
     return formatting.size(nbytes) if nbytes else ""
 
 
 def rows_of(rows: Sequence[Comparison]) -> str:
-    """A table of comparisons with the best peers."""
+    """Return a table of comparisons with the best peers, as Markdown."""
     head = ["cell", "xupc", "peer", "best peer", "peer / xupc (95% in all)", "A/A", "verdict"]
     return formatting.table(head, (
         [row.name, formatting.time(row.ours_ns), formatting.time(row.peer_ns), row.configuration,
@@ -129,7 +129,7 @@ def rows_of(rows: Sequence[Comparison]) -> str:
 
 
 def every_configuration(jobs: Jobs, ours: str, peer: Callable[[Cell], str] | str) -> str:
-    """The ratio in each configuration, not only the best peer's."""
+    """Return a table of the ratios in each configuration, not only the best peer's."""
     lines = []
     for key in keys(jobs):
         found = [compare({name: job}, key, ours, peer) for name, job in jobs.items()]
@@ -140,7 +140,7 @@ def every_configuration(jobs: Jobs, ours: str, peer: Callable[[Cell], str] | str
 
 
 def summary(rows: Sequence[Comparison], aim: str = "") -> str:
-    """Counts, means, and all losses by name."""
+    """Return counts, means, and all losses by name, as Markdown."""
     resolvable = [row for row in rows if row.verdict != "not resolvable"]
     counts = [
         f"{name}: {sum(row.verdict == name for row in rows)}"
@@ -166,7 +166,7 @@ def _names(rows: Sequence[Comparison]) -> str:
 
 
 def provenance(results: dict[str, Result]) -> str:
-    """Where the figures come from, one line per configuration, and what went wrong."""
+    """Return where the figures come from, a line per configuration, and what went wrong."""
     lines = []
     for name, result in results.items():
         job = result.jobs[0]
@@ -189,7 +189,7 @@ def provenance(results: dict[str, Result]) -> str:
 
 
 def document(title: str, results: dict[str, Result]) -> str:
-    """The report of one node: every cell, the plans, large broadcasts against the bare call."""
+    """Return the report of one node: every cell, the plans, large broadcasts by Bcast alone."""
     jobs = {name: result.jobs[0] for name, result in results.items()}
     rows = matched(jobs, "xupc")
     parts = [f"# {title}\n", f"Made by `{command_line()}`.\n", summary(rows), rows_of(rows)]
@@ -206,7 +206,7 @@ def document(title: str, results: dict[str, Result]) -> str:
 
 
 def command_line() -> str:
-    """The command that is running, without the directories of this machine's interpreters."""
+    """Return the command that is running, with interpreters by their environments alone."""
     words_of_it = [f"benchmarks/{Path(sys.argv[0]).name}"]
     for word in sys.argv[1:]:
         path = Path(word)
@@ -216,7 +216,7 @@ def command_line() -> str:
 
 
 def revision() -> str:
-    """The commit that was measured, with a plus if files differ from it; empty if unknown."""
+    """Return the commit that was measured, with a plus if files differ; empty if unknown."""
     here = Path(__file__).resolve().parent
 
     def git(*said: str) -> str:

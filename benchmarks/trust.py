@@ -45,7 +45,7 @@ HERE = Path(__file__).resolve()
 
 
 def slowed(function: Any, factor: float, around: int = 0) -> Any:
-    """The same, made so many times as long as it is; what is around it is always the same.
+    """Return a function that takes `factor` times as long, with the same overhead for any factor.
 
     `around` ns of what is timed are neither between the first look at the clock nor the last one:
     they count as a part of the call.
@@ -65,7 +65,7 @@ def slowed(function: Any, factor: float, around: int = 0) -> Any:
 
 
 def around_of(timed: Any) -> int:
-    """What a call through the wrapper takes outside of its own two looks at the clock, in ns."""
+    """Return the ns that a call through the wrapper takes outside of its own two clock readings."""
     clock = time.perf_counter_ns
 
     def nothing(*_: Any) -> None:
@@ -82,7 +82,7 @@ def around_of(timed: Any) -> int:
 
 
 def work(arguments: list[str]) -> None:
-    """A launch in which some calls are slower: what `xupc run` starts."""
+    """Run one thread of a launch in which some calls are slower."""
     from dataclasses import replace
 
     from xupc.backends.native.native_core import core
@@ -114,7 +114,7 @@ def work(arguments: list[str]) -> None:
 
 
 def launch(mpi: Mpi, collector: Collector, factor: object, seconds: float, seed: int) -> None:
-    """One of either kind."""
+    """Add one launch of either kind to a collector."""
     settings = Settings(collectives=(*HURT, *SPARED), sizes=SIZES, algorithms=("auto",), peer=True,
                         seconds=seconds, seed=seed)  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +136,7 @@ def result_of(collector: Collector) -> Result:
 
 
 def overlaps(one: Job, other: Job) -> tuple[int, int, list[str]]:
-    """(candidates whose intervals overlap, all of them, those that do not)."""
+    """Return how many intervals of candidates overlap, of how many, and those that do not."""
     agree, every, apart = 0, 0, []
     for cell, again in zip(one.cells, other.cells, strict=True):
         for a, b in zip(cell.candidates, again.candidates, strict=True):
@@ -153,7 +153,7 @@ def overlaps(one: Job, other: Job) -> tuple[int, int, list[str]]:
 
 
 def repeatability(launches: int, seconds: float, folder: Path) -> str:
-    """The same command twice."""
+    """Run the same command twice; return as Markdown how many intervals overlap."""
     found = []
     for name in ("once", "again"):
         out = folder / f"{name}.json.gz"
@@ -171,7 +171,7 @@ def repeatability(launches: int, seconds: float, folder: Path) -> str:
 
 
 def cost(job: Job) -> str:
-    """An empty call as a share of calls at 64 KiB."""
+    """Return the share of an empty call in calls at 64 KiB, as Markdown."""
     shares = []
     for cell in job.cells:
         floor = next(cell.of_kind(FLOOR), None)
@@ -185,7 +185,7 @@ def cost(job: Job) -> str:
 
 
 def slowdown(args: argparse.Namespace) -> str:
-    """Launches A B A B, as many as there is time for, after those that are already there."""
+    """Launch A B A B for as long as there is time, and compare with the launches so far."""
     until = time.monotonic() + 60 * args.minutes
     files = [args.folder / name for name in ("as-it-is.json.gz", "slower.json.gz")]
     before, after = (Collector(Result.load(f).jobs[0] if f.exists() else None) for f in files)
@@ -227,7 +227,7 @@ def verdicts(group: str, cells: list[Change]) -> Iterator[str]:
 
 
 def exactness(mpi: Mpi, seconds: float) -> str:
-    """How much longer calls get, as candidates of the same launch."""
+    """Return how much longer calls get, as candidates of the same launch, as Markdown."""
     collector = Collector()
     launch(mpi, collector, "both", 5 * seconds, 1)
     assert collector.job is not None

@@ -36,7 +36,7 @@ REST = 10  # all but the last thread have together one part of so many
 
 @dataclass
 class Split:
-    """The distribution of data: thread i has `sizes[i]` bytes for each receiver."""
+    """Hold the distribution of data: thread i has `sizes[i]` bytes for each receiver."""
 
     sizes: list[int]
     me: int
@@ -58,7 +58,7 @@ class Split:
 
 
 class Uneven(Worker):
-    """As `xupc bench`, with candidates of its own."""
+    """Measure like `xupc bench`, with candidates of its own."""
 
     def _timed(self, case: Case) -> Iterator[Timed]:
         n, threads, me = case.nbytes, self.team.size, self.team.rank
@@ -97,7 +97,7 @@ class Uneven(Worker):
 
 
 def main() -> None:
-    """Measure; thread 0 prints and writes."""
+    """Measure; let thread 0 print the result, and write it to the file that the command names."""
     settings = Settings(collectives=COLLECTIVES, sizes=SIZES, seconds=SECONDS)
     with xupc.init() as team:
         collector = Collector()

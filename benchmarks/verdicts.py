@@ -34,7 +34,7 @@ SLOWER = 1.1
 
 @dataclass(frozen=True)
 class Machine:
-    """A simulated machine: the sources of variation between its launches."""
+    """Hold a simulated machine: the sources of variation between its launches."""
 
     name: str
     own: float = 0.02
@@ -53,7 +53,7 @@ MACHINES = (
 
 
 def suffered(machine: Machine, launches: int, dice: random.Random) -> Iterator[tuple[float, ...]]:
-    """(speed, whether in the second state, how much longer by a neighbour) of every launch."""
+    """Yield for every launch its speed, its state (0 or 1), and the factor by a neighbour."""
     speed, second = dice.gauss(0, machine.speed), dice.random() < 0.5
     for _ in range(launches):
         speed = 0.8 * speed + 0.6 * dice.gauss(0, machine.speed)
@@ -63,12 +63,12 @@ def suffered(machine: Machine, launches: int, dice: random.Random) -> Iterator[t
 
 
 def heavy(dice: random.Random) -> float:
-    """Student's t with 3 degrees of freedom, of variance 1."""
+    """Return a number of Student's t with 3 degrees of freedom, of variance 1."""
     return dice.gauss(0, 1) / (sum(dice.gauss(0, 1) ** 2 for _ in range(3)) ** 0.5)
 
 
 def pair(machine: Machine, couples: int, slower: int, dice: random.Random) -> list[Result]:
-    """Two results of launches that take turns; the first `slower` cells of the second are slow."""
+    """Return two results of launches in turn; the second's first `slower` cells are slow."""
     about = {"mpi": "MPICH", "mpi4py": "4", "transport": "shm"}
     jobs = [Job(2, [[0, 1]], ["here"], about) for _ in range(2)]
     traits = [(dice.uniform(0.7, 1.3), dice.uniform(0.0, 1.3)) for _ in range(CELLS)]
@@ -89,7 +89,7 @@ def pair(machine: Machine, couples: int, slower: int, dice: random.Random) -> li
 
 
 def tried(machine: Machine, couples: int, rounds: int, slower: int) -> tuple[Counter[str], int]:
-    """Verdicts on slow cells and on others, and rounds in which one of the others was called."""
+    """Count verdicts on slow cells and on others, and rounds with a false one among the others."""
     count: Counter[str] = Counter()
     false = 0
     for seed in range(rounds):
@@ -102,7 +102,7 @@ def tried(machine: Machine, couples: int, rounds: int, slower: int) -> tuple[Cou
 
 
 def main() -> int:
-    """A line for each kind of machine."""
+    """Print a line for each kind of machine."""
     top = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--rounds", type=int, default=200)

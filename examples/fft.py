@@ -60,7 +60,7 @@ SIZES = {
 
 
 def randoms(first: int, count: int) -> np.ndarray:
-    """Random numbers `first` .. `first + count`, between 0 and 1.
+    """Return random numbers `first` .. `first + count`, between 0 and 1.
 
     Number i is SEED * FACTOR**(i + 1), so a thread starts anywhere and doubles what it has. The
     products overflow 64 bits, which does no harm to the lowest 46.
@@ -77,21 +77,21 @@ def randoms(first: int, count: int) -> np.ndarray:
 
 
 def start(nx: int, ny: int, first: int, end: int) -> np.ndarray:
-    """The planes z = first .. end at time 0; x is the fastest axis, as in the benchmark."""
+    """Return the planes z = first .. end at time 0; x is the fastest axis, as in the benchmark."""
     plane = 2 * nx * ny  # random numbers: a real and an imaginary part each
     numbers = randoms(first * plane, (end - first) * plane)
     return numbers.view(np.complex128).reshape(end - first, ny, nx)
 
 
 def decay(nx: int, ny: int, nz: int, columns: slice = slice(None)) -> np.ndarray:
-    """What is left of each wave after a time step, exp(-4 a pi^2 |k|^2), of the given x."""
+    """Return what a time step leaves of each wave, exp(-4 a pi^2 |k|^2), for the given x."""
     x, y, z = ((np.arange(n) + n // 2) % n - n // 2 for n in (nx, ny, nz))  # 0 .. n/2, -n/2 .. -1
     square = (x**2)[columns] + (y**2)[:, None] + (z**2)[:, None, None]
     return np.exp(-4 * DIFFUSION * np.pi**2 * square)
 
 
 class Cube:
-    """A transform's memory, and how the threads share it.
+    """Hold the memory of a transform, which the threads share.
 
     Before an exchange `blocks[t]` has my planes' columns of thread t; after it `columns` has all
     planes' columns of mine. The same exchange brings them back.
@@ -112,7 +112,7 @@ class Cube:
         self.exchange = xupc.all_exchange.plan(self.shared, None, block * self.shared.itemsize)
 
     def of_thread(self, part: np.ndarray, t: int) -> np.ndarray:
-        """A thread's columns, in its part of the memory after an exchange."""
+        """Return a thread's columns, in its part of the memory after an exchange."""
         nz, ny, nx = self.shape
         width = self.blocks.shape[3]
         return part.reshape(-1, ny, width)[:nz, :, : max(0, nx - t * width)]
@@ -126,7 +126,7 @@ class Cube:
         self.columns[:] = np.fft.fft(self.columns, axis=0)
 
     def transform_back(self, spectrum: np.ndarray) -> np.ndarray:
-        """My planes of the cube that has this spectrum, of which these are my columns."""
+        """Return my planes of the cube whose spectrum has these columns of mine."""
         _, ny, nx = self.shape
         depth = self.end - self.first
         self.columns[:] = np.fft.ifft(spectrum, axis=0)
@@ -136,13 +136,13 @@ class Cube:
         return np.fft.ifft2(rows[:, :, :nx])
 
     def everything(self) -> np.ndarray:
-        """The columns of all threads side by side: for one thread, while no one changes them."""
+        """Return the columns of all threads side by side; no thread may change them meanwhile."""
         parts = np.asarray(self.shared).reshape(len(self.blocks), -1)
         return np.concatenate([self.of_thread(part, t) for t, part in enumerate(parts)], axis=2)
 
 
 def sum_of_some(planes: np.ndarray, first: int, nx: int, ny: int, nz: int) -> complex:
-    """My share of the checksum: the values at (j, 3j, 5j), as far as they are in my planes."""
+    """Return my share of the checksum: the values at (j, 3j, 5j) that are in my planes."""
     j = np.arange(1, SUMMED + 1)
     z = 5 * j % nz - first
     j, z = (each[(z >= 0) & (z < len(planes))] for each in (j, z))

@@ -30,7 +30,7 @@ GRANULE = 256  # keys; exchanged blocks are rounded up, so that most iterations 
 
 
 class KnownRank(NamedTuple):
-    """The key at a place is known to have a rank, which the changed keys move by one each time."""
+    """The known rank of the key at a place; the changed keys move it by one in each iteration."""
 
     place: int
     rank: int
@@ -38,7 +38,7 @@ class KnownRank(NamedTuple):
     late: int = 0
 
     def in_iteration(self, iteration: int) -> int:
-        """The rank in an iteration, counted from 1."""
+        """Return the rank in an iteration, counted from 1."""
         return self.rank + self.drift * (iteration - self.late)
 
 
@@ -70,7 +70,7 @@ SIZES = {
 
 
 def randoms(first: int, count: int) -> np.ndarray:
-    """Random numbers `first` .. `first + count`, as integers below 2**46.
+    """Return random numbers `first` .. `first + count`, as integers below 2**46.
 
     Number i is SEED * FACTOR**(i + 1), so a thread starts anywhere and doubles what it has. The
     products overflow 64 bits, which does no harm to the lowest 46.
@@ -87,7 +87,7 @@ def randoms(first: int, count: int) -> np.ndarray:
 
 
 def make_keys(size: Size, first: int, count: int) -> np.ndarray:
-    """Keys `first` .. `first + count`: the mean of four random numbers each, a bell curve."""
+    """Return keys `first` .. `first + count`: means of four random numbers each, a bell curve."""
     sums = randoms(4 * first, 4 * count).reshape(count, 4).sum(axis=1)
     return (sums >> np.uint64(BITS + 2 - size.max_key)).astype(np.int32)
 
@@ -101,7 +101,7 @@ class Ranks(NamedTuple):
 
 
 class Sorter:
-    """The keys and what is needed to rank them."""
+    """Hold the keys and what is needed to rank them."""
 
     def __init__(self, size: Size, team: xupc.Team) -> None:
         T, me = xupc.THREADS, xupc.MYTHREAD
@@ -121,7 +121,7 @@ class Sorter:
         self.crossed = 0  # keys, so far
 
     def rank(self, iteration: int) -> Ranks:
-        """One iteration of the benchmark."""
+        """Run one iteration of the benchmark; return the ranks of my keys."""
         T, me, size = xupc.THREADS, xupc.MYTHREAD, self.size
         self.change(iteration, iteration)
         self.change(iteration + ITERATIONS, (1 << size.max_key) - iteration)
@@ -143,7 +143,7 @@ class Sorter:
         return Ranks(low << shift, counts, np.cumsum(counts) - counts + before[low])
 
     def change(self, index: int, key: int) -> None:
-        """Change a key; the thread that has it does."""
+        """Change a key, on the thread that has it."""
         if self.keys.threadof(index) == xupc.MYTHREAD:
             self.keys[index] = key
 
@@ -167,7 +167,7 @@ class Sorter:
         return np.concatenate([got[t, : matrix[t, me]] for t in range(T)])
 
     def room_for(self, block: int) -> list[xupc.SharedArray]:
-        """Two arrays with a block for each pair of threads; all threads see the same need."""
+        """Return two arrays with a block for each pair of threads; collective."""
         if block > self.room:
             for buffer in self.buffers:
                 xupc.all_free(buffer)
@@ -177,7 +177,7 @@ class Sorter:
 
 
 def right_ranks(tests: list[tuple[int, KnownRank]], ranks: Ranks, iteration: int) -> int:
-    """How many of the test keys I have with the rank that they should have."""
+    """Return how many of the test keys I have with the rank that they should have."""
     right = 0
     for key, test in tests:
         if 0 <= key - ranks.low < len(ranks.counts):
@@ -186,7 +186,7 @@ def right_ranks(tests: list[tuple[int, KnownRank]], ranks: Ranks, iteration: int
 
 
 def in_order(ranks: Ranks, total: int) -> bool:
-    """Write the keys to the places that their ranks name; whether mine are sorted then."""
+    """Write the keys to the places that their ranks name; return whether mine are sorted then."""
     keys = xupc.all_alloc(total, np.int32, "*")
     keys.local[:] = -1  # no key
     xupc.barrier()

@@ -42,7 +42,7 @@ def thread_ring(t, dst, src, nbytes):
 
 
 def main() -> int:
-    """Gather by it, and compare the result."""
+    """Gather by the variant, and compare the result; return 1 if a value is wrong."""
     with xupc.init() as team:
         threads, me, n = xupc.THREADS, xupc.MYTHREAD, 1000
         mine = xupc.all_alloc(n * threads, np.float64, blocksize=n)

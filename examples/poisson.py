@@ -26,7 +26,7 @@ ALGORITHMS = {"": 0, "pull": xupc.PULL, "push": xupc.PUSH, "multicore": xupc.MUL
 
 
 def source(n: int) -> np.ndarray:
-    """The right-hand side: one point feeds the square, another one drains it."""
+    """Return the right-hand side: one point feeds the square, another one drains it."""
     b = np.zeros((n, n))
     b[n // 4, n // 3] = 1
     b[-1 - n // 4, -1 - n // 3] = -1
@@ -34,7 +34,7 @@ def source(n: int) -> np.ndarray:
 
 
 def direct_solution(b: np.ndarray) -> np.ndarray:
-    """The same by the Laplacian's eigenvectors, which are products of sines."""
+    """Return the solution by the Laplacian's eigenvectors, which are products of sines."""
     n = len(b)
     i = np.arange(1, n + 1)
     vectors = np.sqrt(2 / (n + 1)) * np.sin(np.pi / (n + 1) * np.outer(i, i))
@@ -43,7 +43,7 @@ def direct_solution(b: np.ndarray) -> np.ndarray:
 
 
 class Grid:
-    """A shared grid in blocks of rows, and its Laplacian."""
+    """Hold a shared grid in blocks of rows."""
 
     def __init__(self, n: int, flags: int = 0) -> None:
         rows = -(-n // xupc.THREADS)
@@ -56,7 +56,7 @@ class Grid:
         self.exchange = self.exchange_of_rows(flags)
 
     def exchange_of_rows(self, flags: int) -> Callable[[], object]:
-        """The plan that fills the rows of the frame with those of the threads before and behind."""
+        """Return the plan that fills the outer rows of the frame with those of my neighbours."""
         f, me = self.framed[:, 1:-1], xupc.MYTHREAD
         before = me - 1 if len(self.mine) and self.first > 0 else None
         behind = me + 1 if len(self.mine) and self.end < self.n else None
@@ -65,7 +65,7 @@ class Grid:
         return xupc.allav_neighbour_exchange(near, [f[0], f[-1]], [mine[0], mine[-1]], flags)
 
     def laplacian(self) -> np.ndarray:
-        """My rows of it. On return no thread reads them any more."""
+        """Return my rows of the grid's Laplacian. On return no thread reads my rows any more."""
         f = self.framed
         self.exchange()
         f[1:-1, 1:-1] = self.mine

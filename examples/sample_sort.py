@@ -33,19 +33,19 @@ NO_KEY = 0  # below all keys
 
 
 def shares(keys: int, threads: int) -> list[int]:
-    """How many keys each thread starts with: most, then fewer and fewer, at last none."""
+    """Return the keys that each thread starts with: most, then fewer and fewer, at last none."""
     others = [keys * t // (2 * threads**2) for t in range(threads - 2, -1, -1)]
     return [keys - sum(others), *others]
 
 
 def make_keys(count: int, thread: int) -> np.ndarray:
-    """A thread's keys: few different ones that come often, many that come seldom."""
+    """Return a thread's keys: few different ones that come often, many that come seldom."""
     rng = np.random.default_rng([SEED, thread])
     return (rng.pareto(0.7, count) ** 2 + 1).clip(max=1e15).astype(np.int64)
 
 
 def checksum(keys: np.ndarray) -> int:
-    """A number that depends on all keys, but not on their order; sums of them may overflow."""
+    """Return a number that depends on all keys, but not on their order; sums may overflow."""
     mixed = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xD6E8FEB86659FD93)
@@ -60,14 +60,14 @@ class Splitters(NamedTuple):
     place: np.ndarray  # among that thread's sorted keys
 
     def cut(self, keys: np.ndarray, me: int) -> np.ndarray:
-        """How many of my sorted keys come before each. Equal ones go by thread, then by place."""
+        """Return how many of my keys come before each. Equal ones go by thread, then by place."""
         left, right = (np.searchsorted(keys, self.key, side) for side in ("left", "right"))
         on_others = np.where(me < self.thread, right, left)
         return np.where(me == self.thread, self.place, on_others)
 
 
 def choose(samples: Splitters, parts: int) -> Splitters:
-    """Some of the samples, at equal distances; they come by thread, and there by place."""
+    """Return some of the samples, at equal distances; they come by thread, and there by place."""
     order = np.argsort(samples.key, kind="stable")
     chosen = order[len(order) * np.arange(1, parts) // parts]
     return Splitters(*(each[chosen] for each in samples))
@@ -103,7 +103,7 @@ def splitters(keys: np.ndarray) -> Splitters:
 
 
 def exchange(keys: np.ndarray, outgoing: np.ndarray) -> np.ndarray:
-    """Send the first outgoing[0] keys to thread 0, the next to thread 1 and so on; what I get."""
+    """Send the first outgoing[0] keys to thread 0, the next to thread 1 and so on; return mine."""
     T, me = xupc.THREADS, xupc.MYTHREAD
     send, receive, sdisp, ddisp = (xupc.all_alloc(T * T, np.int64, T) for _ in range(4))
     send.local[:] = outgoing
@@ -130,7 +130,7 @@ def sample_sort(keys: np.ndarray) -> np.ndarray:
 
 
 def in_order(keys: np.ndarray) -> bool:
-    """Whether my keys are, and are not below those of the threads before me."""
+    """Return whether my keys are in order, and not below those of the threads before me."""
     highest = on_all_threads(keys.max(initial=NO_KEY))
     before = highest[: xupc.MYTHREAD].max(initial=NO_KEY)
     return bool((np.diff(keys, prepend=before) >= 0).all())

@@ -27,7 +27,7 @@ TITLES = {
 
 
 def functions() -> str:
-    """Every function of every document."""
+    """Return the tables of every function of every document."""
     entries = upc.TABLE
     parts = []
     for document, title in TITLES.items():
@@ -42,7 +42,7 @@ def _row(entry: upc.Entry) -> str:
 
 
 def constants() -> str:
-    """Every constant."""
+    """Return the table of every constant."""
     rows = [
         f"`{name}` | `xupc.{name.removeprefix('UPC_')}`"
         for name in upc.CONSTANTS

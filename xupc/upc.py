@@ -384,7 +384,7 @@ class Entry:
         )
 
     def make(self, name: str, dtype: np.dtype[Any] | None) -> Function:
-        """One of its names."""
+        """Return the function of one of its names."""
         assert self.form is not None
         call = self.form(getattr(xupc, self.function), name, dtype)
         call.__name__ = call.__qualname__ = name
@@ -410,7 +410,7 @@ _MOVES: Final = (
 
 
 def _document(prefix: str, move: str, letter: str, section: str) -> tuple[str, str]:
-    """Where a _v or _x form is described: three of them, as the paper's own, in the paper."""
+    """Return where a _v or _x form is described: three of them, as its own, in the paper."""
     if prefix == "xupc" and letter == "v" and move in ("broadcast", "gather", "gather_all"):
         return PAPER, "III.C"
     return THESIS, section
@@ -566,7 +566,7 @@ def upc_global_alloc(nblocks: int, nbytes: int) -> SharedPointer:
 
 
 def _product(nblocks: Any, nbytes: Any) -> Any:
-    """Their product; what is no number is left for the allocation to complain about."""
+    """Return the product; the allocation reports what is no number."""
     try:
         return operator.index(nblocks) * operator.index(nbytes)
     except TypeError:
@@ -714,7 +714,7 @@ def upc_forall(
 
 
 def _made() -> dict[str, Any]:
-    """Every name that is made from a table."""
+    """Return every name that is made from a table."""
     functions = {
         name: entry.make(name, dtype)
         for entry in TABLE

@@ -306,7 +306,7 @@ class ByNodes:
         self.t.fold(self._mine(u), leaves, self.units[u][1] // self.r.itemsize)
 
     def _finish(self, u: int) -> list[int]:
-        """When the others' values are there: my part of the result, and to whom it goes."""
+        """Record, when the others' values are there, my part of the result and its messages."""
         t = self.t
         tickets = []
         if t.my_node in self.homes:

@@ -49,7 +49,7 @@ barrier = Barrier()
 
 
 def notify(value: object = None) -> None:
-    """First half of a split-phase barrier: arrive and go on (UPC language, 6.6.1).
+    """Arrive at a split-phase barrier, and go on: its first half (UPC language, 6.6.1).
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def notify(value: object = None) -> None:
 
 
 def wait(value: object = None) -> None:
-    """Second half of a split-phase barrier: until all have notified (UPC language, 6.6.1).
+    """Wait until all have notified: the second half of a split-phase barrier (UPC language, 6.6.1).
 
     Parameters
     ----------

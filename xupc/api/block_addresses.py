@@ -239,7 +239,7 @@ class Displaced:
         self.listed.prepare(call, count)
 
     def places(self, call: str, which: Ints) -> Places:
-        """Entry k is at ``p + displacement[k]``.
+        """Return the places of some entries; entry k is at ``p + displacement[k]``.
 
         With B elements in a block and T threads, q = phase + displacement: block q // B of those
         counted from p's row, its element q % B::

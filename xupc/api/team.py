@@ -196,11 +196,11 @@ class Team:
         self.state.barrier(value)
 
     def notify(self, value: object = None) -> None:
-        """First half of a split-phase barrier: arrive and go on."""
+        """Arrive at a split-phase barrier, and go on: its first half."""
         self.state.notify(value)
 
     def wait(self, value: object = None) -> None:
-        """Second half of a split-phase barrier: wait until all have notified."""
+        """Wait until all threads have notified: the second half of a split-phase barrier."""
         self.state.wait(value)
 
     def __dir__(self) -> list[str]:

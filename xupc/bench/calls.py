@@ -104,7 +104,7 @@ class Memory:
 
     @cached_property
     def drop_in(self) -> Any:
-        """The drop-in communicator of the threads, after its warm-up; collective at first."""
+        """The drop-in communicator of the threads, warmed up; its first use is collective."""
         from ..mpi.record import PATIENCE
 
         comm = xupc.Comm(self.comm)

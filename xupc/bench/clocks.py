@@ -76,7 +76,7 @@ def _along_tree(comm: Any, roots: list[int], number: int) -> tuple[float, float]
 
 
 def _answer(comm: Any, other: int, offset: float, uncertainty: float) -> None:
-    """Tell another machine what the first one's clock says, again and again."""
+    """Answer the pings of another machine with my clock; then send it my offset and its error."""
     question, clock = np.zeros(1), np.zeros(1, np.int64)
     for _ in range(PINGS):
         comm.Recv(question, other, TAG)

@@ -26,12 +26,12 @@ SAME = (
 
 
 class Collector:
-    """Makes a job of a result out of the lines of its launches.
+    """Make a job of a result from the lines of its launches.
 
     Parameters
     ----------
     job : Job, optional
-        One to which further launches are added.
+        A job to which further launches are added.
     """
 
     def __init__(self, job: Job | None = None) -> None:
@@ -84,7 +84,7 @@ class Collector:
                 candidate.visits.append([])
 
     def _check(self, cells: list[dict[str, Any]]) -> None:
-        """ValueError unless a launch measures what the ones before it did, by the same means."""
+        """Raise ValueError unless a launch measures the same as earlier ones, by the same means."""
         assert self.job is not None
         for name in SAME:
             was, now = self.job.about.get(name), self._head["about"].get(name)
@@ -135,7 +135,7 @@ def _what(cell: Cell) -> tuple[Any, ...]:
 
 
 def _width(cell: Cell) -> float:
-    """Of the widest candidate: the span of its launches' medians, as a share of the middle one."""
+    """Return the widest span of a candidate's launch medians, as a share of their median."""
     widths = [0.0]
     for candidate in cell.candidates:
         medians = [ns for (ns,) in filter(None, candidate.medians)]

@@ -90,7 +90,7 @@ def _alike(result: Result, shape: Shape) -> Job | None:
 
 
 class _Run:
-    """All launches of a plan, and what came of them so far."""
+    """Hold all launches of a plan, and their outcome so far."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Run:
         self.save()
 
     def all_launches(self) -> tuple[Result, int]:
-        """In turn, until the last one or a signal."""
+        """Launch until the last one or a signal; return the result and the exit status."""
         beside = self.path.parent if self.path is not None else None
         with self._heeding(), tempfile.TemporaryDirectory(prefix=".xupc-bench-", dir=beside) as at:
             if self.plan.least is not None:
@@ -233,7 +233,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _heeding(self) -> Iterator[None]:
-        """Between launches, too, a signal ends the measurement and not this process."""
+        """Have SIGINT and SIGTERM end the measurement, not this process, between launches too."""
 
         def end(number: int, _frame: FrameType | None) -> None:
             self.ended = self.ended or number
@@ -247,7 +247,7 @@ class _Run:
 
     @property
     def weights(self) -> list[int]:
-        """Of all launches in turn: so many repetitions take longer where threads are many."""
+        """The weights of all launches in turn: thread counts where the repetitions are given."""
         fixed = self.plan.settings.iterations is not None
         return [s.threads if fixed else 1 for s in self.plan.shapes] * self.launches
 
@@ -259,26 +259,26 @@ class _Run:
 
     @property
     def late(self) -> bool:
-        """Whether all the time is spent, where time counts."""
+        """True if all the time is spent; False where only the number of repetitions counts."""
         settings = self.plan.settings
         counts = settings.iterations is None or settings.limited
         return counts and self.left < 0
 
     @property
     def left(self) -> float:
-        """Seconds that are left of the time."""
+        """The seconds left of the time; negative after its end."""
         return self.plan.seconds - (time.monotonic() - self.began)
 
     @property
     def share(self) -> float:
-        """Seconds of measuring in the next launch: a part of what is left."""
+        """The seconds of measuring in the next launch: its part of what is left."""
         weights = self.weights[self.done :]
         left = self.left - self.around * len(weights)
         return max(LEAST, left * weights[0] / sum(weights))
 
     @property
     def around(self) -> float:
-        """Seconds of a launch besides its share."""
+        """The seconds that a launch takes besides its share."""
         if self.overhead:
             return middle(self.overhead)
         return middle(cost.start for cost in self.costs.values()) if self.costs else START
@@ -289,7 +289,7 @@ class _Run:
 
     @property
     def limit(self) -> float:
-        """Seconds after which a launch visits no further cell: later launches need their time."""
+        """The seconds after which a launch visits no further cell: later launches need time."""
         shapes = (self.plan.shapes * self.launches)[self.done :]
         around = sum(map(self.around_of, shapes))
         later = sum(max(LEAST, self.costs[s].of_cells(self.settings)) for s in shapes[1:])
@@ -343,7 +343,7 @@ class _Run:
                 self._note(f"no more launches of {shape}: two in a row failed alike")
 
     def _note_fewer(self) -> None:
-        """So many repetitions were asked for; where time was limited there may be fewer."""
+        """Note how many cells have fewer repetitions than asked for, where the time was limited."""
         asked = self.plan.settings.iterations
         if asked is None or not self.plan.settings.limited or self.ended:
             return
@@ -358,7 +358,7 @@ class _Run:
         self.result.notes.append(text)
 
     def save(self) -> None:
-        """Bring the file up to date; one that is there stays while nothing was measured."""
+        """Write the result to its file; a file that exists stays while nothing was measured."""
         jobs = [c.job for c in self.collectors if c.job is not None]
         self.result.jobs = [*self.others, *jobs]
         if self.path is not None and (self.result.jobs or not self.path.exists()):
@@ -369,13 +369,13 @@ class _Run:
 
     @property
     def save_is_due(self) -> bool:
-        """Rarely enough for saving to be no part of what is measured."""
+        """True if the file is to be saved now: rarely enough not to disturb the measurement."""
         wait = max(SAVE, 50 * self.save_cost)
         return self.path is not None and time.monotonic() - self.saved > wait
 
 
 class _Watch:
-    """While a job runs: reads what it writes, saves it, and shows how far it is."""
+    """Read what a running job writes, save it, and show how far it is, in a thread of its own."""
 
     def __init__(
         self,
@@ -426,7 +426,7 @@ class _Watch:
                     self.what += f" (not saved: {error.strerror})"
 
     def _share(self, seconds: float) -> float:
-        """Of this launch, by time; by cells where each is visited once."""
+        """Return the completed share of this launch: by time, or by cells if each has one visit."""
         settings, job = self.run.plan.settings, self.collector.job
         if settings.iterations is None or settings.limited:
             return seconds / self.seconds

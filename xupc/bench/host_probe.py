@@ -288,7 +288,7 @@ def past_the_cache() -> int:
 
 
 def main() -> None:
-    """Measure, and let thread 0 print the result."""
+    """Measure the figures of the host, and let thread 0 print the result as JSON."""
     from mpi4py import MPI
 
     from .network_probe import wait_quietly

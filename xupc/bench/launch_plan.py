@@ -37,7 +37,7 @@ class Ended(Protocol):
 
 
 class Launch(Protocol):
-    """Starts one job of a shape and waits for its end.
+    """Start one job of a shape and wait for its end.
 
     `program` is what each thread runs, `extra` are more arguments of the launcher. `timeout` is
     that of xupc; `time_limit` is when to kill the job. Both are in seconds.

@@ -86,7 +86,7 @@ def measure(team: xupc.Team, comm: MPI.Intracomm) -> dict[str, float]:
 
 
 def copy_rate(comm: MPI.Comm) -> float | None:
-    """Bytes per second of all threads of `comm` together, which share a machine; None: no room."""
+    """Return the bytes/s that the threads of `comm`, on one host, copy; None if memory is short."""
     nbytes: int | None = comm.bcast(block_bytes(comm.size) if comm.rank == 0 else None)
     if nbytes is None:
         return None
@@ -106,7 +106,7 @@ def copy_rate(comm: MPI.Comm) -> float | None:
 
 
 def block_bytes(threads: int) -> int | None:
-    """Of each thread's block, so that caches hold little of all; None if memory is short."""
+    """Return the bytes of a block per thread, twice what caches hold; None if memory is short."""
     caches = host.caches()
     own = max(caches.values(), default=CACHE)
     wanted = 2 * own if threads == 1 else 2 * max(own, sum(caches.values())) // threads

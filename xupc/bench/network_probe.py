@@ -112,7 +112,7 @@ def stream(comm: MPI.Intracomm, peer: int, leads: bool) -> int:
 
 
 def wait_quietly(comm: MPI.Intracomm) -> None:
-    """A barrier whose waiting threads sleep."""
+    """Wait in a barrier whose waiting threads sleep; collective."""
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(0.001)

@@ -65,7 +65,7 @@ class Work:
 
     @property
     def spec(self) -> CollectiveSpec:
-        """The collective."""
+        """The spec of the collective."""
         return SPECS[self.what]
 
     @property
@@ -88,7 +88,7 @@ class Work:
 
     @property
     def moved(self) -> int:
-        """Bytes delivered to all threads together, or read by a reduction."""
+        """The bytes delivered to all threads together, or read by a reduction."""
         block, threads = self.count * self.dtype.itemsize, self.threads
         if self.what in ("gather_all", "exchange", "reduce_scatter"):
             return threads * threads * block
@@ -96,12 +96,12 @@ class Work:
 
     @property
     def to(self) -> int:
-        """Permute: to whom my block goes; the threads are turned round."""
+        """The thread that gets my block in a permute, which reverses the order of the threads."""
         return self.threads - 1 - self.me
 
     # -- contents ----------------------------------------------------------------------------
     def block(self, thread: int, number: int, salt: int) -> NDArray[Any]:
-        """Block `number` of what a thread contributes, in the check `salt`."""
+        """Return block `number` that a thread contributes in the check `salt`: `count` elements."""
         period = _numbers(self.dtype, self.op if self.spec.computes else "")
         start = (31 * salt + 7 * thread + 13 * number + self.count) % _PERIOD
         return np.resize(np.roll(period, -start), self.count)

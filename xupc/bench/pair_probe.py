@@ -175,7 +175,7 @@ def on_two_cores(pair: MPI.Comm) -> Iterator[bool]:
 
 
 def round_trips(t: Recorder, count: int) -> None:
-    """Thread 0 signals and thread 1 answers, again and again."""
+    """Record `count` round trips: thread 0 signals, and thread 1 answers."""
     channel = t.channel()
     other = 1 - t.me
     for turn in range(1, count + 1):

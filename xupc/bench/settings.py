@@ -279,7 +279,7 @@ def near(word: str, names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a job: how many threads, and how this machine is split into nodes, if it is."""
+    """Hold the number of threads of a job, and how this machine is split into nodes, if it is."""
 
     threads: int
     nodes: str | None = None

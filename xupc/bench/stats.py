@@ -119,7 +119,7 @@ def student_tail(t: float, freedom: float) -> float:
 
 @functools.cache
 def student_reach(error: float, freedom: float) -> float:
-    """How many standard errors an interval reaches to either side, so that it misses so rarely."""
+    """Return how many standard errors an interval with this error reaches to either side."""
     return solve(lambda t: error / 2 - student_tail(t, freedom), 0.0, 1e3)
 
 
@@ -138,7 +138,7 @@ def together(above: Launches, below: Launches) -> tuple[Launches, Launches]:
 
 
 def _times(ns: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """As numbers to divide by: a time that no clock gives counts as 1 ns."""
+    """Return times in ns to divide by: one that no clock resolves counts as 1 ns."""
     return np.maximum(np.asarray(ns, np.float64), 1.0)
 
 
@@ -148,7 +148,7 @@ def per_launch(above: Launches, below: Launches) -> list[float]:
 
 
 def spread(one: Launches, again: Launches) -> float | None:
-    """How far the same thing under two names differs in a typical launch (median over launches).
+    """Return by which share the same call under two names differs, in the median over launches.
 
     None if there is no launch in which it was measured twice.
     """

@@ -33,14 +33,15 @@ _BUSY = 2000  # rounds of a loop in Python, some 0.1 ms
 
 @dataclass(frozen=True)
 class Suite:
-    """What is measured, on which jobs.
+    """Hold what is measured, and on which jobs.
 
     Attributes
     ----------
     launches
-        Where their number is not given.
+        Launches of each job, where the command gives no number.
     peer
-        Whether mpi4py belongs beside it: the paper compares with a library that is not to be had.
+        True if mpi4py is measured beside it: the library that the paper compares with is not
+        available.
     """
 
     settings: Settings

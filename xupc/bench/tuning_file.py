@@ -26,17 +26,17 @@ _NEW = (
 
 
 class TuningFile:
-    """The text of a user's table; a good one.
+    """Hold the text of a user's table, which must be valid.
 
     Parameters
     ----------
     path
-        Where it is, or is to be.
+        The file, which need not exist yet.
 
     Raises
     ------
     ValueError
-        It is there, but is no good table.
+        The file exists and is not a valid table.
     """
 
     def __init__(self, path: Path) -> None:

@@ -173,14 +173,14 @@ def _reasons(asked: Question, machine: Modelled, table: Table) -> list[str]:
 
 
 def _need_collective(**options: object) -> None:
-    """UsageError if there is an option that only says something about one collective."""
+    """Raise UsageError if there is an option that only says something about one collective."""
     for option, given in options.items():
         if given:
             raise click.UsageError(f"--{option} needs a COLLECTIVE")
 
 
 def _check_timeline(timeline: Path | None, draw: str | None, force: bool) -> None:
-    """UsageError if the file of ``--timeline`` cannot be made."""
+    """Raise UsageError if the file of ``--timeline`` cannot be made."""
     if timeline is not None and draw is None:
         raise click.UsageError("--timeline: expected the name of a variant in --draw, too")
     check_writable(timeline)

@@ -195,7 +195,7 @@ def bench_command(**given: Any) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path | None) -> Iterator[None]:
-    """UsageError if another run adds launches to the same file: one would lose the other's."""
+    """Raise UsageError if another run adds launches to the file: one would lose the other."""
     if path is None:
         yield
         return
@@ -216,7 +216,7 @@ def _alone(path: Path | None) -> Iterator[None]:
 
 
 def check_arguments(words: Sequence[str], shape: Shape) -> float | None:
-    """UsageError if `xupc bench` would refuse or ignore these words in a job of this shape.
+    """Raise UsageError if `xupc bench` would refuse or ignore these words in a job of this shape.
 
     Returns the seconds that all launches may take; None if nothing says so.
     """
@@ -302,7 +302,7 @@ def _earlier(given: dict[str, Any]) -> Result | None:
 
 
 def _check_root(settings: Settings, shapes: Sequence[Shape]) -> None:
-    """UsageError if a team that measures has no such thread."""
+    """Raise UsageError if a team that measures has no such thread."""
     for shape in shapes:
         sizes = [len(threads) for threads in shape.placed]
         least = {
@@ -327,7 +327,7 @@ def _shapes(given: dict[str, Any], suite: suites.Suite | None) -> tuple[Shape, .
 
 
 class Output:
-    """The outputs of a result: files and standard output."""
+    """Write the outputs of a result: files and standard output."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self.json: Path | None = given["json_file"]
@@ -447,7 +447,7 @@ def _settings_in_job(plan: Plan, began: float) -> Settings:
 
 
 class _OwnJob:
-    """The result so far on thread 0, in a job that another launcher has started."""
+    """Hold the result so far, on thread 0 of a job that another launcher has started."""
 
     def __init__(
         self, output: Output, first: bool, earlier: Result | None, nodes: list[list[int]]
@@ -487,7 +487,7 @@ class _OwnJob:
             self.wait = max(driver.SAVE, 50 * (self.saved - began))
 
     def end(self, number: int, _frame: FrameType | None) -> None:
-        """A signal: thread 0 writes and ends, the others take part until it has."""
+        """End after a signal: thread 0 writes the result, and the others take part until it has."""
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_IGN)
         if not self.first:  # it may be in a call that needs me, and the launcher would kill it

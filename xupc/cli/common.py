@@ -64,7 +64,7 @@ def in_job() -> bool:
 
 
 def check_writable(path: Path | None, *, make: bool = False) -> None:
-    """UsageError if a file cannot be written there: better said before an hour of measuring.
+    """Raise UsageError if a file cannot be written: better before an hour of measuring.
 
     With `make` its directories need not exist yet.
     """
@@ -84,7 +84,7 @@ def check_writable(path: Path | None, *, make: bool = False) -> None:
 
 
 def refuse_existing(targets: Sequence[tuple[str, Path | None]]) -> None:
-    """UsageError if a file would be replaced; devices and - are no files."""
+    """Raise UsageError if a file would be replaced; devices and - are no files."""
     for option, path in targets:
         if path is not None and str(path) != "-" and path.is_file():
             raise click.UsageError(
@@ -94,9 +94,10 @@ def refuse_existing(targets: Sequence[tuple[str, Path | None]]) -> None:
 
 
 def check_crowd(threads: int, extra: Sequence[str]) -> None:
-    """UsageError if so many threads on this machine cannot be meant: they would use up its memory.
+    """Raise UsageError if so many threads on this machine would use up its memory.
 
-    Not where others may be meant: a batch system, a file of hosts or options for mpiexec say which.
+    Any number is right where other machines may be meant: those of a batch system, a file of hosts
+    or options for mpiexec.
     """
     cores = available_cores()
     most = PER_CORE * cores
@@ -109,7 +110,7 @@ def check_crowd(threads: int, extra: Sequence[str]) -> None:
 
 
 def check_nodes(nodes: str | None, threads: int) -> None:
-    """UsageError if so many threads cannot be split into these nodes."""
+    """Raise UsageError if so many threads cannot be split into these nodes."""
     if nodes is not None:
         try:
             parse_nodes(nodes, threads)

@@ -77,7 +77,7 @@ class _Failed(click.ClickException):
 
 
 class Folder:
-    """The folder of the page. A demo replaces files of a former demo, but no others.
+    """Hold the folder of the page. A demo replaces files of a former demo, but no others.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _has_screen() -> bool:
 
 @contextmanager
 def _heeding() -> Iterator[None]:
-    """Between jobs too, SIGTERM and SIGHUP end the demo so that it leaves no file."""
+    """Have SIGTERM and SIGHUP end the demo between jobs too, so that it leaves no file."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         raise _Ended(number)

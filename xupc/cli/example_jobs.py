@@ -22,7 +22,7 @@ TIME_LIMIT = 60.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The end of an example's job, and what its threads have printed."""
+    """Hold the end of an example's job, and what its threads have printed."""
 
     outcome: Outcome
     stdout: str

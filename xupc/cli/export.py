@@ -129,7 +129,7 @@ def _traced(
 
 
 def _refuse_options(form: str, nodes: str | None, variant: str | None) -> None:
-    """UsageError for what a trace has itself."""
+    """Raise UsageError for options about what a trace has itself."""
     if form == CHROME:
         raise click.UsageError("chrome: a trace is such a file already")
     if nodes is not None or variant is not None:
@@ -137,7 +137,7 @@ def _refuse_options(form: str, nodes: str | None, variant: str | None) -> None:
 
 
 def _check_output(output: Path, form: str, force: bool) -> None:
-    """UsageError if the output exists, or is of the other kind."""
+    """Raise UsageError if the output exists, or is of the other kind."""
     if in_folder(form):
         if output.exists() and not output.is_dir():
             raise click.UsageError(f"-o: expected a folder for {form}, got the file {output}")

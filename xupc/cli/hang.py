@@ -34,7 +34,7 @@ _PROC = Path("/proc")
 
 @dataclass
 class Machine:
-    """A control segment on this machine, and the processes that have it open."""
+    """Hold a control segment on this machine, and the processes that have it open."""
 
     path: str
     nbytes: int
@@ -47,7 +47,7 @@ class Machine:
 
 @dataclass
 class Job:
-    """The part of a job on this machine; several of its machines if they are emulated."""
+    """Hold the part of a job on this machine; several of its machines if they are emulated."""
 
     number: int
     machines: list[Control]
@@ -60,12 +60,12 @@ class Job:
 
     @property
     def threads(self) -> int:
-        """All of them, on other machines too."""
+        """The number of threads, those on other machines included."""
         return int(self.machines[0].head["total"][0])
 
     @property
     def first(self) -> int:
-        """The process id of its lowest thread here."""
+        """The process id of the job's lowest thread on this machine."""
         control = self.machines[0]
         return min((control.who(i)[1], control.who(i)[0]) for i in range(control.threads))[1]
 
@@ -226,7 +226,7 @@ def _report(job: Job, calls: int) -> None:
 
 
 def _show_calls(control: Control, index: int, most: int) -> None:
-    """The last calls of a thread, the latest one last."""
+    """Print the last calls of a thread, the latest one last."""
     now = time.monotonic_ns()
     _, thread, _ = control.who(index)
     click.echo(f"thread {thread}:")

@@ -50,7 +50,7 @@ def collect(*, timeout: float, measure: bool) -> Facts | None:
 
 
 def _can_start() -> bool:
-    """Whether MPI can be loaded here, and does not end processes that this launcher starts."""
+    """Return whether MPI can be loaded here, and ends no process that this launcher starts."""
     try:
         family = find_mpi().family
     except LaunchError:  # it may be there all the same, only not its launcher

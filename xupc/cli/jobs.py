@@ -176,7 +176,7 @@ def copies() -> int:
 
 
 def _refuse_copies() -> None:
-    """UsageError if a launcher itself has started several copies of this command."""
+    """Raise UsageError if a launcher itself has started several copies of this command."""
     size = copies()
     if not size:
         return

@@ -369,7 +369,7 @@ def _status_of(
 
 @dataclass(frozen=True, slots=True)
 class _Streams:
-    """The standard streams and the folder of a job; as for `run_job`."""
+    """Hold the standard streams and the folder of a job; as for `run_job`."""
 
     stdin: IO[bytes] | int | None
     stdout: IO[bytes] | int | None
@@ -379,7 +379,7 @@ class _Streams:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What marks a job, and its times; as for `run_job`."""
+    """Hold what marks a job, and its times; as for `run_job`."""
 
     tag_name: str
     tag: str
@@ -403,7 +403,7 @@ class _Job:
 def _start(
     command: Sequence[str], environment: Mapping[str, str], **streams: Any
 ) -> subprocess.Popen[bytes]:
-    """Execute the launcher, in a session of its own: a terminal is a matter of this process."""
+    """Execute the launcher, in a session of its own: the terminal belongs to this process."""
     try:
         return subprocess.Popen(
             command,

@@ -32,7 +32,7 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A thread that ended with another status than 0, as a shell counts: 128 + signal."""
+    """Hold a thread that ended with a status other than 0, as a shell counts: 128 + signal."""
 
     thread: int
     status: int
@@ -50,7 +50,7 @@ def describe_status(status: int) -> str:
 
 
 class LocalThreads:
-    """What the threads have reported, and the way to signal them without the launcher.
+    """Hold what the threads have reported, and signal them without the launcher.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class LocalThreads:
 
     @property
     def all_here(self) -> bool:
-        """Whether every thread of the job has started, and on this machine."""
+        """True if every thread of the job has started, and on this machine."""
         return 0 < self.total == len(self._seen)
 
     def drain(self) -> None:

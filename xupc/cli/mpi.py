@@ -80,7 +80,7 @@ def clean_environment(base: Mapping[str, str], family: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Mpi:
-    """An MPI library and the launcher that belongs to it.
+    """Hold an MPI library and the launcher that belongs to it.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Mpi:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of a subprocess that imports `mpi4py.MPI`.
+    """Hold the result of a subprocess that imports `mpi4py.MPI`.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ def _from_wheel(prefix: Path) -> Mpi | None:
 
 
 def _loads_any_mpi() -> bool:
-    """Whether mpi4py picks its MPI at run time: then it has one MPI.FAMILY.*.so per family."""
+    """Return whether mpi4py picks its MPI at run time: then it has one MPI.FAMILY.*.so for each."""
     spec = importlib.util.find_spec("mpi4py")
     places = [] if spec is None else spec.submodule_search_locations or []
     return any(

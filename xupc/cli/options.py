@@ -107,7 +107,7 @@ def syncs(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | N
 
 
 def dtypes(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | None:
-    """Like ``float64,int32``; also the names of OSU's benchmarks, of which ``all`` is every one."""
+    """Parse types like ``float64,int32``; also the names of OSU, where ``all`` is every one."""
     if value is None:
         return None
     found = []
@@ -123,7 +123,7 @@ def dtypes(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | 
 
 
 def root(_context: Any, _option: Any, value: str) -> str:
-    """Like ``3``, ``last`` or ``rotate``; also OSU's ``fixed:3``."""
+    """Check a root like ``3``, ``last`` or ``rotate``; also OSU's ``fixed:3``."""
     value = value.removeprefix("fixed:")
     if value in ("last", "rotate") or value.isdecimal():
         return value

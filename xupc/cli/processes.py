@@ -76,7 +76,7 @@ def _living() -> dict[int, tuple[int, int]]:
 
 
 class _Family:
-    """The processes of a job: those with its mark, and their descendants, marked or not.
+    """Find the processes of a job: those with its mark, and their descendants, marked or not.
 
     A process that has been found once stays known when its parent ends.
     """
@@ -122,7 +122,7 @@ def kill_tagged(name: str, value: str, *, patience: float = 5.0) -> list[int]:
 
 
 class Keeper:
-    """The process that ends a job when this process dies, whatever kills it.
+    """Run the process that ends a job when this process dies, whatever kills it.
 
     Leaving the context after `done` dismisses the keeper; leaving it otherwise has it end the job.
     """

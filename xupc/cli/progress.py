@@ -15,7 +15,7 @@ _EVERY = 10.0  # seconds between two lines in a log
 
 
 class Progress:
-    """A bar with the time left on a terminal, a line now and then in a log.
+    """Show a bar with the time left on a terminal, or a line now and then in a log.
 
     `after`: the bar appears after so many seconds, so short work has none.
     """
@@ -46,7 +46,7 @@ class Progress:
         self._stack.close()
 
     def show(self, done: float, what: str) -> None:
-        """So much is done, and this is going on."""
+        """Show the completed share, from 0 to 1, and what is being measured."""
         if self._bar is None and time.monotonic() - self._began >= self._after:
             self._open()
         if self._bar is not None:

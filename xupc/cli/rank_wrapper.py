@@ -41,7 +41,7 @@ def die_with_parent() -> None:
 
 
 class Watch:
-    """The child, and whether its end was asked for."""
+    """Run the child, and know whether its end was asked for."""
 
     def __init__(self) -> None:
         self.child = 0
@@ -84,7 +84,7 @@ class Watch:
 
 
 def become(program: list[str], parent: int, handled: set[signal.Signals]) -> None:
-    """In the child: turn into the program, with signals as the launcher left them."""
+    """Turn this child into the program, with signals as the launcher left them."""
     try:
         die_with_parent()
         if os.getppid() != parent:

@@ -28,7 +28,7 @@ EXIT_REGRESSION, EXIT_UNRESOLVED = 1, 5
 
 
 def _finite(_context: click.Context, _option: click.Parameter, value: float) -> float:
-    """Every comparison with nan is false: no limit refuses it."""
+    """Refuse nan, which no limit does: every comparison with it is false."""
     if math.isnan(value):
         raise click.BadParameter("expected a number, got nan")
     return value
@@ -167,7 +167,7 @@ def _load(path: Path) -> Result:
 
 @contextlib.contextmanager
 def _blamed_on(name: str) -> Iterator[None]:
-    """What goes wrong in showing a result, as a sentence: types are right, figures need not be."""
+    """Raise UsageError for an error in showing a result: its figures may be impossible."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
@@ -206,7 +206,7 @@ def _title(results: Sequence[Result]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """To a file, in one go, or to standard output."""
+    """Write a text to a file, in one go, or to standard output."""
     from ..bench.files import write_whole
 
     if str(path) == "-":

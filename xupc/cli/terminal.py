@@ -49,7 +49,7 @@ def fill_standard_streams() -> None:
 
 
 class StandardInput:
-    """Thread 0's standard input.
+    """Pass the standard input on to thread 0.
 
     A file, a pipe, or a terminal that does not control this process is handed over as it is, and
     only the program reads it. From the controlling terminal a thread could not
@@ -158,7 +158,7 @@ def _read_unless_stopped(terminal: int) -> bytes | None:
 
 
 class JobControl:
-    """While active, passes the signals that this process gets on to the job.
+    """Pass the signals that this process gets on to the job, while active.
 
     Attributes
     ----------

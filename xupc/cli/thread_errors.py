@@ -21,7 +21,7 @@ QUIET = 0.3  # seconds without another error, after which those that came are pr
 
 
 class ThreadErrors:
-    """Errors that have come and are not printed yet.
+    """Hold errors that have come and are not printed yet.
 
     Parameters
     ----------

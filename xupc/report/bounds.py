@@ -33,7 +33,7 @@ class Bound:
 
 
 def bounds_of(job: Job) -> list[Bound]:
-    """Those that the job measured, and that apply to it."""
+    """Return the bounds that the job measured and that apply to it."""
     bounds = {k: v for k, v in job.bounds.items() if v > 0}
     found = []
     line = bounds.get("line latency ns")
@@ -56,7 +56,7 @@ def bounds_of(job: Job) -> list[Bound]:
 
 
 def _copying(job: Job, bounds: dict[str, float]) -> list[Bound]:
-    """A line to compare with: all bytes delivered are copied by all cores; not of reductions."""
+    """Return a line to compare with: all cores copy all bytes delivered; 0 for reductions."""
     copy, of_node = bounds.get("copy rate"), bounds.get("node copy rate")
     cores = job.about.get("cores")
     workers = [min(len(n), cores) if isinstance(cores, int) else len(n) for n in job.nodes]
@@ -80,7 +80,7 @@ def _copying(job: Job, bounds: dict[str, float]) -> list[Bound]:
 
 
 def crossing(job: Job, cell: Cell) -> int:
-    """The most bytes that have to enter or leave some node in a call, whatever the algorithm.
+    """Return the most bytes that must enter or leave some node in a call, by any algorithm.
 
     0 where that cannot be said: of a permutation, or blocks of unknown sizes.
     """

@@ -81,7 +81,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Line:
-    """A candidate's times by size."""
+    """Hold a candidate's times by size."""
 
     name: str
     kind: str
@@ -127,7 +127,7 @@ def lines_of(group: Sequence[Standing], candidates: Sequence[Candidate]) -> list
 
 @dataclass(frozen=True)
 class _Limit:
-    """A bound's line in a chart."""
+    """Hold a bound's line in a chart: its name, and (bytes of a block, ns) for each point."""
 
     name: str
     points: list[tuple[int, float]]

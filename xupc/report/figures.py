@@ -133,7 +133,7 @@ class _Linear:
 
 
 def _merged(acts: Sequence[Act], axis: _Linear) -> list[tuple[Act, int]]:
-    """Neighbours of one kind with no gap to see between them as one, and how many they are."""
+    """Return neighbours of one kind without a visible gap as one, with their number."""
     found: list[tuple[Act, int]] = []
     for act in acts:
         last, times = found[-1] if found else (None, 0)

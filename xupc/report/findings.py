@@ -49,7 +49,7 @@ BUSY = 0.5
 
 @dataclass(frozen=True)
 class Versus:
-    """A candidate of xupc's, `ours`, against a peer; a ratio above 1 is in xupc's favour."""
+    """Hold a candidate of xupc, `ours`, against a peer; a ratio above 1 is in xupc's favour."""
 
     peer: str
     ours: str
@@ -150,7 +150,7 @@ def _without(candidate: Candidate, launches: set[int]) -> Candidate:
 
 
 def _reference(cell: Cell) -> Candidate | None:
-    """Which of ours is compared with peers: where the library chooses, if that was measured."""
+    """Return the candidate that is compared with peers: where the library chooses, if measured."""
     ours = list(cell.of_kind(OURS))
     return next((c for c in ours if c.name == CHOSEN), ours[0] if ours else None)
 
@@ -182,7 +182,7 @@ def call_text(cell: Cell) -> str:
 
 
 def _rivals(cell: Cell) -> dict[str, Candidate]:
-    """One candidate for each way to do it: an algorithm of ours under several names counts once.
+    """Return one candidate per way to do a call: several names of one algorithm count once.
 
     A replayed plan is not among them: it is another way to call, not to do it.
     """
@@ -242,7 +242,7 @@ class Findings:
 
     @cached_property
     def groups(self) -> dict[str, list[Standing]]:
-        """By collective and arguments, each by size."""
+        """The standings of each collective and its arguments, by the size of a block."""
         groups: dict[str, list[Standing]] = {}
         for standing in self.standings:
             groups.setdefault(standing.cell.title, []).append(standing)
@@ -252,7 +252,7 @@ class Findings:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Of blocks, ascending."""
+        """The bytes of a block, ascending."""
         return sorted({s.cell.nbytes for s in self.standings})
 
     def counts(self, peer: str | None = None) -> dict[str, int]:
@@ -279,7 +279,7 @@ class Findings:
             yield from (v for v in standing.versus if peer in (None, v.peer))
 
     def candidates(self, group: Sequence[Standing]) -> list[Candidate]:
-        """Those measured anywhere in a group, once each: ours, peers, the floor."""
+        """Return the candidates measured anywhere in a group, once each: ours, peers, the floor."""
         found: dict[str, Candidate] = {}
         for kind in (OURS, PEER, FLOOR):
             for standing in group:

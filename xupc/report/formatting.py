@@ -60,7 +60,7 @@ def count(number: int, noun: str) -> str:
 
 
 def plain(text: object) -> str:
-    """As Markdown that shows just this, on one line: results may come from anybody."""
+    """Return Markdown that shows just this text, on one line: a result may hold any characters."""
     flat = " ".join(str(text).split())
     return re.sub(r"([\\`*{}\[\]<>|#~$&]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", flat)
 

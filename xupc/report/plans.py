@@ -50,7 +50,7 @@ def tree_of(job: Job) -> Tree:
 
 
 def team_of(tree: Tree, cell: Cell) -> tuple[int, ...]:
-    """The threads of the team of a cell's calls, by rank; of several such teams the first."""
+    """Return the threads of a cell's team, by rank; of several such teams the first."""
     match cell.team:
         case "world":
             return tuple(range(tree.size))

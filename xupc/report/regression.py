@@ -73,7 +73,7 @@ Logs = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Change:
-    """The difference of a candidate of a cell between the results.
+    """Hold the difference of a candidate of a cell between the results.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two jobs of one shape.
+    """Hold two jobs of one shape, and what changed between them.
 
     Attributes
     ----------
@@ -134,13 +134,13 @@ class Comparison:
     missing: list[str]
 
     def of(self, verdict: str) -> list[Change]:
-        """Those with a verdict."""
+        """Return the changes with a verdict."""
         return [change for change in self.changes if change.verdict == verdict]
 
 
 @dataclass
 class _Sample:
-    """A candidate's difference of logarithms, plain or at equal times of a peer."""
+    """Hold a candidate's difference of logarithms, plain or at equal times of a peer."""
 
     value: float
     variance: float  # of one launch's difference
@@ -150,7 +150,7 @@ class _Sample:
 
 @dataclass
 class _Found:
-    """What a candidate took, before it is judged."""
+    """Hold a candidate's times before they are judged: logarithms of ns, one per launch."""
 
     cell: Cell
     candidate: str
@@ -163,7 +163,7 @@ class _Found:
 
 @dataclass
 class _Tested:
-    """A ratio, p of it if nothing had changed, and the A/A spread of launches if that is known."""
+    """Hold a ratio, its p if nothing had changed, and the A/A spread of launches if known."""
 
     ratio: Ratio
     p: float
@@ -171,7 +171,7 @@ class _Tested:
 
 
 def compare(old: Result, new: Result, tolerance: float = 0.05) -> list[Comparison]:
-    """Each job of `new` against the job of `old` with the same threads on the same nodes."""
+    """Compare each job of `new` with that of `old` with the same threads on the same nodes."""
     found = []
     for job in new.jobs:
         before = next((j for j in old.jobs if j.nodes == job.nodes), None)
@@ -181,7 +181,7 @@ def compare(old: Result, new: Result, tolerance: float = 0.05) -> list[Compariso
 
 
 def couples(old: Sequence[Launch], new: Sequence[Launch]) -> list[tuple[int, int]]:
-    """Neighbours in time, as their places in the two lists; none if launches do not take turns."""
+    """Return launches next to each other in time, by their places; none unless they take turns."""
     began = sorted([(x.began, 0, i) for i, x in enumerate(old)]
                    + [(x.began, 1, i) for i, x in enumerate(new)])  # fmt: skip
     found = []
@@ -300,7 +300,7 @@ def _couples_of(x: _Found, pairs: Sequence[tuple[int, int]], slope: float) -> tu
 
 
 def _slope(x: _Found) -> float | None:
-    """By how much it goes along with its peer from a launch to the next of the same result.
+    """Return how much a candidate's time follows its peer's from launch to launch of a result.
 
     The line through the origin with the least absolute deviations; None without a peer.
     """
@@ -319,7 +319,7 @@ def _slope(x: _Found) -> float | None:
 
 
 def _ranks(changed: Logs, same: Logs) -> _Tested | None:
-    """By Wilcoxon's signed ranks; None if too many couples lack a launch."""
+    """Test couples by Wilcoxon's signed ranks; None if too many couples lack a launch."""
     if min(changed.size, same.size) < ENOUGH / 2:
         return None
     value, low, high = _middle(changed)
@@ -340,7 +340,7 @@ def _middle(differences: Logs) -> tuple[float, float, float]:
 
 
 def signed_ranks_p(differences: Logs) -> float:
-    """Of differences whose signs would be those of a coin; equal ones share their ranks."""
+    """Return the probability of such signed ranks if signs were random; equal ones share ranks."""
     some = differences[differences != 0]
     if not some.size:
         return 1.0
@@ -354,7 +354,7 @@ def signed_ranks_p(differences: Logs) -> float:
 
 @functools.cache
 def _ranks_below(count: int) -> Logs:
-    """How likely the ranks 1 to `count`, each with a chance of one half, sum up to k or less."""
+    """Return how likely a random part of the ranks 1 to `count` sums up to k or less, by k."""
     likely = np.zeros(count * (count + 1) // 2 + 1)
     likely[0] = 1.0
     for rank in range(1, count + 1):
@@ -416,7 +416,7 @@ def _adjusted(x: _Found) -> _Sample | None:
 
 
 def _steadier(plain: Sequence[_Sample | None], adjusted: Sequence[_Sample | None]) -> bool:
-    """Whether differences at equal times of the peer are less uncertain in a typical cell."""
+    """Return whether differences at equal peer times are less uncertain in a typical cell."""
     both = [(x, y) for x, y in zip(plain, adjusted, strict=True) if x and y]
     if len(both) < sum(x is not None for x in plain) or not both:
         return False

@@ -8,7 +8,10 @@ from html import escape
 __all__ = ["path", "tag", "text"]
 
 def tag(name: str, *inside: str, **attributes: object) -> str:
-    """An element; `inside` is SVG, attributes are escaped; ``_`` becomes ``-``, class_ class."""
+    """Return an element; `inside` is SVG, the values of attributes are escaped.
+
+    In the names of attributes ``_`` becomes ``-``; ``class_`` is ``class``.
+    """
     pairs = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
