@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from xupc.bench import budget, driver
-from xupc.bench.budget import Cost, TooShort
+from xupc.bench.budget import Cost, Preparation, TooShort
 from xupc.bench.launch_plan import Plan
 from xupc.bench.results import Result
 from xupc.bench.settings import Case, Settings, Shape, cases
@@ -140,6 +140,54 @@ def test_what_an_error_demands_is_enough(monkeypatch: pytest.MonkeyPatch, clock:
     assert found
     result, _ = measured(monkeypatch, Jobs(clock, cost), seconds=float(found[1]), least=3)
     assert len(result.jobs[0].launches) == 3
+
+
+class Preparing:
+    """Stands for what comes before the launches: it takes some seconds, its limit at most."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock, self.seconds = clock, seconds
+        self.limits: list[float] = []
+
+    def __call__(self, limit: float) -> None:
+        self.limits.append(limit)
+        self.clock.now += min(self.seconds, limit)
+
+
+@pytest.mark.parametrize("seconds", [5.0, 9.0, 12.0, 20.0, 60.0, 600.0])
+@pytest.mark.parametrize("takes", [0.0, 3.0, 99.0])
+def test_nothing_is_prepared_before_it_is_known_that_the_budget_is_enough(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, seconds: float, takes: float
+) -> None:
+    began, cost, run = clock.now, Cost(1.0, 0.1), Preparing(clock, takes)
+    plan: dict[str, Any] = {"least": 3, "prepare": Preparation(run, 0.25, 30.0)}
+    jobs = Jobs(clock, cost)
+    try:
+        result, status = measured(monkeypatch, jobs, seconds=seconds, **plan)
+    except TooShort as refused:
+        assert seconds < 10.0
+        assert (run.limits, len(jobs.settings)) == ([], 1)
+        found = re.search(rf"--budget {seconds:.0f}s: expected at least (\d+)s: ", str(refused))
+        assert found
+        result, status = measured(monkeypatch, Jobs(clock, cost), seconds=float(found[1]), **plan)
+        assert (len(result.jobs[0].launches), status) == (3, 0)
+        return
+    assert seconds > 10.0
+    assert run.limits == [min(30.0, 0.25 * seconds)]
+    assert (len(result.jobs[0].launches) >= 3, status) == (True, 0)
+    assert clock.now - began <= 1.1 * seconds
+
+
+def test_what_a_preparation_leaves_is_for_launches(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    counts = []
+    for takes in (0.0, 99.0):
+        prepare = Preparation(Preparing(clock, takes), 0.5, 30.0)
+        jobs = Jobs(clock, Cost(1.0, 0.1))
+        result, _ = measured(monkeypatch, jobs, seconds=25.0, least=3, enough=12, prepare=prepare)
+        counts.append(len(result.jobs[0].launches))
+    assert counts[0] > counts[1] >= 3
 
 
 def test_a_trial_that_does_not_end_in_time_is_cut(

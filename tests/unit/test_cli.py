@@ -311,6 +311,37 @@ def test_info_says_why_nothing_was_measured(job: Recorder, monkeypatch: pytest.M
     assert "nothing could be measured: the job was killed by SIGKILL" in done.output
 
 
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [
+        (Outcome(3, timed_out=True), "not finished after 7.5 s"),
+        (Outcome(137, failures=(Failure(1, 137),)), "thread 1 was killed by SIGKILL"),
+        (Outcome(0), "the job printed nothing"),
+    ],
+)
+def test_a_job_that_measures_nothing_is_explained_once(
+    job: Recorder, capfd: pytest.CaptureFixture[str], outcome: Outcome, why: str
+) -> None:
+    job.outcome = outcome
+    assert jobs.measured_by("xupc.bench.machine", 2, None, 7.5) == ({}, why)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_signal_to_a_job_that_measures_ends_the_command(
+    job: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SIGINT itself, at last, if it was that."""
+    died: list[str] = []
+    monkeypatch.setattr(jobs, "die_of_interrupt", lambda: died.append("SIGINT"))
+    monkeypatch.setattr(info, "collect", lambda timeout: GOOD)
+    for name in RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for number, wanted in ((15, []), (2, ["SIGINT"])):
+        job.outcome = Outcome(128 + number, interrupted=number)
+        done = xupc("info", "--measure")
+        assert (done.exit_code, done.output, died) == (128 + number, "", wanted)
+
+
 def test_info_when_mpi_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     def probe(*, start: bool, timeout: float) -> Probe:
         return Probe(error=f"no answer within {timeout:g} s") if start else Probe("MPICH 5.0.2")

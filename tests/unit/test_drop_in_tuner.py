@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,29 @@ def test_wrong_commands(
     lines = tune(monkeypatch, Jobs(0.5, start=5.0), path, *words, status=2)
     assert expected in " ".join(lines), lines
     assert not path.exists()
+
+
+def test_a_launch_that_takes_all_of_the_budget_is_a_budget_that_is_too_short(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Clock:
+        strftime, gmtime = staticmethod(time.strftime), staticmethod(time.gmtime)
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    clock = Clock()
+
+    def killed(*job: Any) -> tuple[dict[str, Any], str]:
+        clock.now += job[3]
+        return {}, f"not finished after {job[3]:g} s"
+
+    monkeypatch.setattr(command, "time", clock)
+    monkeypatch.setattr("xupc.cli.common.began", lambda: 0.0)
+    lines = tune(monkeypatch, killed, tmp_path / "t.toml", "--budget", "3s", status=2)
+    wanted = "--budget 3s: expected more: a launch of 2 threads alone takes more than 3.8 s"
+    assert lines == [f"Error: {wanted}"]
 
 
 def test_a_job_that_fails_decides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

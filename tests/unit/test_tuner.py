@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from xupc import cli
 from xupc.bench import driver
+from xupc.bench.budget import TooShort
 from xupc.bench.launch_plan import Plan
 from xupc.bench.results import AGAIN, OURS, Candidate, Cell, Job, Launch, Result
 from xupc.bench.settings import Shape
@@ -472,7 +473,10 @@ def test_algorithms_are_measured_with_the_figures(
 ) -> None:
     used: list[HostFigures] = []
 
-    def measure(*_: Any, **__: Any) -> tuple[Result, int]:
+    def measure(plan: Plan, *_: Any, **__: Any) -> tuple[Result, int]:
+        assert probed == []
+        assert plan.prepare is not None
+        plan.prepare.run(7.0)
         used.append(load(find()).figures_of("here"))
         return result(series(1, lambda n: PUSH)), 0
 
@@ -481,8 +485,22 @@ def test_algorithms_are_measured_with_the_figures(
     done = CliRunner().invoke(cli.main, ["tune", "all_gather", "-n", "2", "--dry-run"])
     assert done.exit_code == 0, done.output
     assert used == [HostFigures(**FIGURES)]
+    assert probed == [("xupc.bench.host_probe", 2, "1x2", 7.0)]
     assert os.environ["XUPC_TUNING"] == str(tmp_path / "not there yet")
     assert '[host."here"]\ndirect_min = 32768\n' in done.output
+
+
+def test_a_budget_that_is_too_short_is_refused_in_one_line(
+    tmp_path: Path, probed: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: Any, **__: Any) -> None:
+        raise TooShort("--budget 5s: expected at least 9s: give it more time")
+
+    monkeypatch.setattr(driver, "measure", measure)
+    words = ["tune", "all_gather", "-n", "2", "--budget", "5s", "-o", str(tmp_path / "t.toml")]
+    done = CliRunner().invoke(cli.main, words)
+    assert (done.exit_code, probed) == (2, [])
+    assert done.output == "Error: --budget 5s: expected at least 9s: give it more time\n"
 
 
 def test_an_own_entry_for_the_host_is_not_replaced(

@@ -8,7 +8,7 @@ where some may be left out, or the time that the least sensible measurement need
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from . import stats
 from .settings import Settings, cases
 
 __all__ = [
-    "ENOUGH", "LAUNCHES", "LEAST", "Cost", "TooShort", "cost_of", "fitting", "thinned", "too_short",
-    "trial",
+    "ENOUGH", "LAUNCHES", "LEAST", "Cost", "Preparation", "TooShort", "cost_of", "fitting",
+    "thinned", "too_short", "trial",
 ]  # fmt: skip
 
 LAUNCHES = 12
@@ -34,6 +34,31 @@ RESERVE = 1.1  # times the estimate of a trial: the time that launches must have
 
 class TooShort(ValueError):
     """The budget is shorter than the least sensible measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """Hold what comes before the launches, once it is known that the budget is enough.
+
+    Attributes
+    ----------
+    run
+        Do it; the argument is its limit in seconds.
+    share, most
+        The limit: this share of the budget, but `most` seconds at most.
+    """
+
+    run: Callable[[float], None]
+    share: float
+    most: float
+
+    def limit(self, seconds: float) -> float:
+        """Return the limit for a budget, both in seconds."""
+        return min(self.most, self.share * seconds)
+
+    def budget_for(self, seconds: float) -> float:
+        """Return the least budget that leaves so many seconds for the rest."""
+        return min(seconds / (1.0 - self.share), seconds + self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +145,15 @@ def thinned(sizes: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def too_short(
-    costs: Sequence[Cost], settings: Settings, seconds: float, spent: float, least: int
-) -> TooShort:
+    costs: Sequence[Cost], settings: Settings, seconds: float, spent: float, least: int,
+    prepare: Preparation | None = None,
+) -> TooShort:  # fmt: skip
     """Return the error about a budget, with the time that would do."""
     count = sum(1 for _ in cases(settings))
     starts = sum(cost.start for cost in costs) / len(costs)
     need = spent + RESERVE * least * sum(cost.of_launch(settings) for cost in costs)
+    if prepare is not None:
+        need = prepare.budget_for(need)
     launches = f"{least} launch{'es' * (least != 1)} of {len(costs)} job{'s'[: len(costs) != 1]}"
     return TooShort(
         f"--budget {in_words(seconds)}: expected at least {in_words(need)}: the least sensible "

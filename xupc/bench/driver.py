@@ -151,7 +151,7 @@ class _Run:
         return self.result, self.status
 
     def fit(self, least: int, lines: Path) -> None:
-        """Measure what launches cost, and choose how many fit into the budget.
+        """Measure what launches cost, choose how many fit into the budget, and prepare them.
 
         A single launch needs no trial: it ends at a time.
 
@@ -163,23 +163,35 @@ class _Run:
         plan = self.plan
         if self.is_single:
             self.costs[plan.shapes[0]] = Cost(END)
-            return
-        for shape in plan.shapes:
-            self.costs[shape] = self.trial(shape, lines)
-            if self.ended:  # a trial that was cut says nothing about costs
-                return
-        costs = list(self.costs.values())
-        for sizes in budget.thinned(plan.settings.sizes) if plan.thin else [plan.settings.sizes]:
-            self.settings = plan.settings.but(sizes=sizes)
-            self.launches = budget.fitting(
-                costs, self.settings, self.left, most=plan.launches, least=least, enough=plan.enough
-            )
-            if self.launches:
-                break
         else:
-            spent = plan.seconds - self.left
-            raise budget.too_short(costs, self.settings, plan.seconds, spent, least)
+            for shape in plan.shapes:
+                self.costs[shape] = self.trial(shape, lines)
+                if self.ended:  # a trial that was cut says nothing about costs
+                    return
+            if not self._choose(least, self.left - plan.reserved):
+                costs, fewest = list(self.costs.values()), plan.size_choices[-1]
+                raise budget.too_short(
+                    costs, plan.settings.but(sizes=fewest), plan.seconds,
+                    plan.seconds - self.left, least, plan.prepare,
+                )  # fmt: skip
+        if plan.prepare is not None:
+            plan.prepare.run(plan.reserved)
+            if not self.is_single:  # it may have taken less than was reserved for it
+                self._choose(least, self.left)
         self._note_left_out()
+
+    def _choose(self, least: int, seconds: float) -> bool:
+        """Choose the sizes and how many launches of each job; False if no choice fits."""
+        plan, costs = self.plan, list(self.costs.values())
+        for sizes in plan.size_choices:
+            settings = plan.settings.but(sizes=sizes)
+            launches = budget.fitting(
+                costs, settings, seconds, most=plan.launches, least=least, enough=plan.enough
+            )
+            if launches:
+                self.settings, self.launches = settings, launches
+                return True
+        return False
 
     @property
     def is_single(self) -> bool:

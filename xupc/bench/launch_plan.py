@@ -69,6 +69,9 @@ class Plan:
         Launches of each job that the least sensible measurement has: `seconds` is a budget then,
         start-up included. A launch that would not end in time is not begun, one that runs over is
         cut. None: `seconds` is no budget.
+    prepare
+        With a budget: what is done before the first launch, once it is known that the budget is
+        enough.
     enough
         With a budget: so many launches come before longer ones.
     thin
@@ -89,9 +92,20 @@ class Plan:
     launches: int = 1
     seconds: float = 60.0
     least: int | None = None
+    prepare: budget.Preparation | None = None
     enough: int = budget.ENOUGH
     thin: bool = False
     began: float | None = None
     after: Result | None = None
     mpiexec_args: tuple[str, ...] = ()
     time_limit: float | None = None
+
+    @property
+    def reserved(self) -> float:
+        """The seconds of the budget that the preparation may take."""
+        return self.prepare.limit(self.seconds) if self.prepare is not None else 0.0
+
+    @property
+    def size_choices(self) -> list[tuple[int, ...]]:
+        """The sizes to measure, then fewer and fewer of them if some may be left out."""
+        return budget.thinned(self.settings.sizes) if self.thin else [self.settings.sizes]

@@ -30,7 +30,7 @@ from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, cases
 
 from . import common, options
 from .bench_jobs import find_launcher
-from .common import EnvironmentProblem, check_crowd, check_writable, examples, in_job
+from .common import BudgetProblem, EnvironmentProblem, check_crowd, check_writable, examples, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -184,7 +184,7 @@ def bench_command(**given: Any) -> None:
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None
         except TooShort as error:
-            raise click.UsageError(str(error)) from None
+            raise BudgetProblem(str(error)) from None
         except ValueError as error:
             raise click.UsageError(f"--append: {error}") from None
     output.write(result)

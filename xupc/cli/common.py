@@ -15,12 +15,12 @@ from xupc.topology.node_spec import parse_nodes
 from ..report import formatting
 from ..topology.host import available_cores
 from ..tuning.host_figures import HostFigures
-from .launcher import EXIT_ENVIRONMENT
+from .launcher import EXIT_ENVIRONMENT, EXIT_USAGE
 from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
-    "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_writable", "examples",
-    "figures_text", "in_job", "plain", "refuse_existing",
+    "BudgetProblem", "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_writable",
+    "examples", "figures_text", "in_job", "plain", "refuse_existing",
 ]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts
@@ -31,6 +31,12 @@ class EnvironmentProblem(click.ClickException):
     """Something is missing on this machine; nothing was wrong with the command."""
 
     exit_code = EXIT_ENVIRONMENT
+
+
+class BudgetProblem(click.ClickException):
+    """The budget is too short, which one line says: the command is used as it should be."""
+
+    exit_code = EXIT_USAGE
 
 
 def examples(*lines: str) -> str:

@@ -29,7 +29,7 @@ from ..report import demo_page, page
 from ..report.findings import Findings
 from . import options
 from .bench_jobs import find_launcher
-from .common import EnvironmentProblem, check_writable, examples
+from .common import BudgetProblem, EnvironmentProblem, check_writable, examples
 from .example_jobs import TIME_LIMIT, Ran, run_example
 from .jobs import copies, die_of_interrupt
 from .launcher import EXIT_USAGE, EXIT_WRONG
@@ -254,7 +254,7 @@ def _launched(budget: float) -> Result:
             start = partial(find_launcher, QUIET)
             result, status = driver.measure(plan, command, start, progress=progress.show)
         except TooShort as error:
-            raise click.UsageError(str(error)) from None
+            raise BudgetProblem(str(error)) from None
     if status > 128:
         raise _Ended(status - 128)
     return result

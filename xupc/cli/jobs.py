@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import click
 
@@ -36,12 +36,12 @@ from .common import (
 from .launcher import (
     EXIT_ENVIRONMENT,
     EXIT_WRONG,
+    Outcome,
     job_command,
     job_environment,
     run_job,
     thread_command,
 )
-from .local_threads import describe_status
 from .mpi import LaunchError, find_mpi
 from .rank_wrapper import SIZE_VARIABLES
 from .terminal import fill_standard_streams
@@ -49,6 +49,8 @@ from .terminal import fill_standard_streams
 __all__ = [
     "copies", "die_of_interrupt", "info_command", "measured_by", "run_command", "topo_command",
 ]  # fmt: skip
+
+TOPO_SECONDS = 120.0  # that a job of `xupc topo` may take
 
 
 def _nodes_option(command: Any) -> Any:
@@ -143,18 +145,27 @@ def measured_by(
     python = [sys.executable, "-m", module, *arguments]
     with tempfile.TemporaryFile() as said:
         try:
-            status = _run(
+            outcome = _run(
                 threads, python, nodes=nodes, time_limit=time_limit, bind=bind, stdout=said
             )
         except EnvironmentProblem as problem:
             return {}, problem.message
+        if outcome.interrupted:
+            _end_interrupted(outcome.interrupted)
         said.seek(0)
         lines = said.read().decode(errors="replace").splitlines()
     for line in lines:
         with contextlib.suppress(ValueError):  # a launcher may say something too
             if isinstance(found := json.loads(line), dict):
                 return found, ""
-    return {}, f"the job {describe_status(status)}"
+    return {}, outcome.explain(time_limit) or "the job printed nothing"
+
+
+def _end_interrupted(number: int) -> NoReturn:
+    """End the command after a signal has ended its job; files of the command are removed first."""
+    if number == signal.SIGINT:
+        click.get_current_context().call_on_close(die_of_interrupt)
+    sys.exit(128 + number)
 
 
 _LAUNCHERS = {
@@ -271,7 +282,7 @@ def run_command(
     fill_standard_streams()
     python = [*_interpreter(program), *(("-m", "xupc.mpi") if drop_in else ())]
     python += _checked_program(program, drop_in)
-    status = _run(
+    outcome = _run(
         threads,
         python,
         nodes=nodes,
@@ -283,7 +294,10 @@ def run_command(
         stdin=0,
         trace=trace,
     )
-    sys.exit(status)
+    _report(outcome, time_limit)
+    if trace is not None:
+        _join_trace(trace)
+    _exit(outcome)
 
 
 # The program's own options are not ours: everything after its name is left alone.
@@ -335,8 +349,8 @@ def _run(
     stdin: int | None = None,
     stdout: IO[bytes] | None = None,
     trace: Path | None = None,
-) -> int:
-    """Run a job and return its status; what went wrong is said on stderr."""
+) -> Outcome:
+    """Run a job and return its end; EnvironmentProblem if none can be started."""
     check_crowd(threads, extra)
     check_nodes(nodes, threads)
     if bind in ("spread", "close") and (own := binds(extra)):
@@ -353,18 +367,24 @@ def _run(
         )
         if verbose:
             click.echo(f"xupc run: {shlex.join(command)}", err=True)
-        outcome = run_job(
+        return run_job(
             command, environment, time_limit=time_limit, forward=True, stdin=stdin, stdout=stdout
         )
     except LaunchError as error:
         raise EnvironmentProblem(str(error)) from None
+
+
+def _report(outcome: Outcome, time_limit: float | None) -> None:
+    """Print on stderr what went wrong in a job, if anything did."""
     if outcome.status or outcome.survivors:
         click.echo(f"xupc run: {outcome.explain(time_limit)}", err=True)
-    if trace is not None:
-        _join_trace(trace)
+
+
+def _exit(outcome: Outcome, wrong: int = EXIT_WRONG) -> NoReturn:
+    """End with the status of a job, with `wrong` in place of 1; by SIGINT if that ended the job."""
     if outcome.interrupted == signal.SIGINT:
         die_of_interrupt()
-    return outcome.status
+    sys.exit(wrong if outcome.status == EXIT_WRONG else outcome.status)
 
 
 def _join_trace(trace: Path) -> None:
@@ -442,14 +462,15 @@ def topo_command(
     if topology:
         _draw_described(topology, count, nodes, as_json)
         return
-    status = _run(
+    outcome = _run(
         count or host.available_cores(),
         [sys.executable, "-m", "xupc.cli.topo", *["--json"][:as_json]],
         nodes=nodes,
-        time_limit=120,
+        time_limit=TOPO_SECONDS,
         bind=bind,
     )
-    sys.exit(EXIT_ENVIRONMENT if status == EXIT_WRONG else status)
+    _report(outcome, TOPO_SECONDS)
+    _exit(outcome, EXIT_ENVIRONMENT)
 
 
 def _draw_described(

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from click.core import ParameterSource
 
 from xupc.algorithms.registry import collectives
 from xupc.bench import driver
-from xupc.bench.budget import ENOUGH, LAUNCHES, thinned
+from xupc.bench.budget import ENOUGH, LAUNCHES, Preparation, TooShort, thinned
 from xupc.bench.decisions import LEAST_LAUNCHES, Tuned
 from xupc.bench.drop_in_tuner import methods_named
 from xupc.bench.launch_plan import Plan
@@ -33,6 +34,7 @@ from xupc.tuning.selection_file import VARIABLE, user_path
 from . import common, options
 from .bench_jobs import find_launcher
 from .common import (
+    BudgetProblem,
     EnvironmentProblem,
     check_crowd,
     check_writable,
@@ -65,8 +67,8 @@ ALLOWED = {
 }
 """The options that say what to measure and go with another one."""
 COLLECTIVES = "all_*", "allav_*"  # those with algorithms to choose from
-PROBE = 120.0  # seconds that the job for the figures of the host may take, and
-HOST_SHARE = 0.25  # of a budget
+PROBE = 120.0  # seconds that the job for the figures of the host may take; with a budget
+HOST_SECONDS, HOST_SHARE = 30.0, 0.25  # so many, and this share of it
 THIN = 2  # index in `thinned`: without -m every third size of the drop-in's methods
 
 
@@ -147,8 +149,8 @@ def tune_command(
     significant. What the table says of other job shapes, and your own entries and comments, stay;
     the old file is kept as FILE.old. Where nothing was decided, nothing is written.
 
-    First it measures the figures of this host: from which size threads access the memory of each
-    other directly, and copy past the cache. They are kept under the name of the host.
+    If a trial shows that the budget is enough, it measures figures of this host first: from which
+    size threads access the memory of each other directly, and copy past the cache.
 
     With --drop-in it measures methods of mpi4py's communicators instead, beside mpi4py itself, and
     writes which library carries their calls.
@@ -165,14 +167,14 @@ def tune_command(
             shapes = options.shapes(threads, nodes)
             if drop_in:
                 _tune_drop_in(file, shapes, collectives, sizes, (budget, launches, began), verbose)
+            elif host_only:
+                _tune_host(file, shapes)
+            if drop_in or host_only:
                 _end(file, dry_run)
                 return
             settings = _settings(collectives, sizes, variants)
             plan = _plan(settings, shapes, budget, launches, began)
-            if (measured := _host_and_result(file, plan, json_file, host_only=host_only)) is None:
-                _end(file, dry_run)
-                return
-            result, status = measured
+            result, status = _host_and_result(file, plan, json_file)
         found = tune(result, file)
     except ValueError as error:
         if status:  # what went wrong has been said
@@ -216,7 +218,7 @@ def _tune_drop_in(
     verbose: bool,
 ) -> None:
     """Measure methods of mpi4py, and put the rules into the table; print what was decided."""
-    check_crowd(max(shape.threads for shape in shapes), ())
+    check_crowd(_most_threads(shapes), ())
     few = sizes if _is_given("sizes") else thinned(sizes)[THIN]
     plan = DropInPlan(shapes, methods_named(methods), few, *limits)
     with _in_force(file), Progress("xupc tune") as progress:
@@ -225,23 +227,42 @@ def _tune_drop_in(
         click.echo(line)
 
 
+def _tune_host(file: TuningFile, shapes: Sequence[Shape]) -> None:
+    """Measure the figures of the host alone, put them into the table, and print them."""
+    with _in_force(file):
+        click.echo(add_host(file, _most_threads(shapes), PROBE, needed=True))
+
+
 def _host_and_result(
-    file: TuningFile, plan: Plan, json_file: Path | None, *, host_only: bool
-) -> tuple[Result, int] | None:
-    """Measure the figures of the host, then the algorithms with these; None for the host only."""
-    with _in_force(file):
-        click.echo(add_host(file, plan, needed=host_only))
-    if host_only:
-        return None
-    with _in_force(file):
-        return _measure(plan, json_file)
+    file: TuningFile, plan: Plan, json_file: Path | None
+) -> tuple[Result, int]:  # fmt: skip
+    """Measure the algorithms, and before them the figures of the host, which they use.
+
+    Nothing of the host is measured, nor printed, if the budget is too short for the algorithms.
+    """
+    said: list[str] = []
+
+    def host(limit: float) -> None:
+        said.append(add_host(file, _most_threads(plan.shapes), limit))
+        in_force.write_text(file.text, encoding="utf-8")
+
+    with _in_force(file) as in_force:
+        plan = replace(plan, prepare=Preparation(host, HOST_SHARE, HOST_SECONDS))
+        found = _measure(plan, json_file)
+    for text in said:
+        click.echo(text)
+    return found
+
+
+def _most_threads(shapes: Sequence[Shape]) -> int:
+    return max(shape.threads for shape in shapes)
 
 
 def _plan(
     settings: Settings, shapes: tuple[Shape, ...], budget: float, launches: int | None, began: float
 ) -> Plan:
     """Return the launches; UsageError if there are too many threads for this machine."""
-    check_crowd(max(shape.threads for shape in shapes), ())
+    check_crowd(_most_threads(shapes), ())
     most = launches or LAUNCHES
     return Plan(
         shapes, settings, most, budget, least=min(LEAST_LAUNCHES, most),
@@ -276,14 +297,12 @@ def _is_given(name: str) -> bool:
     return source is ParameterSource.COMMANDLINE
 
 
-def add_host(file: TuningFile, plan: Plan, *, needed: bool = False) -> str:
+def add_host(file: TuningFile, threads: int, limit: float, *, needed: bool = False) -> str:
     """Measure the figures of this host in a job of its own, and put them into a table.
 
-    Returns what to print. If nothing could be measured, this is the reason, unless the figures are
-    `needed`: then it is an error. Else the job takes a part of the budget at most.
+    The job has so many threads, and `limit` seconds. Returns what to print. If nothing could be
+    measured, this is the reason, unless the figures are `needed`: then it is an error.
     """
-    threads = max(shape.threads for shape in plan.shapes)
-    limit = PROBE if needed else min(PROBE, HOST_SHARE * plan.seconds)
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     found, why = measured_by("xupc.bench.host_probe", threads, f"1x{threads}", limit)
     if not found.get("figures"):
@@ -305,15 +324,15 @@ def add_host(file: TuningFile, plan: Plan, *, needed: bool = False) -> str:
 
 
 @contextlib.contextmanager
-def _in_force(file: TuningFile) -> Iterator[None]:
-    """Have jobs use a table that is not saved yet: algorithms are measured with its figures."""
+def _in_force(file: TuningFile) -> Iterator[Path]:
+    """Have jobs use a table that is not saved yet; yield the file in which they find it."""
     before = os.environ.get(VARIABLE)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tuning.toml")
         path.write_text(file.text, encoding="utf-8")
         os.environ[VARIABLE] = str(path)
         try:
-            yield
+            yield path
         finally:
             os.environ.pop(VARIABLE)
             if before is not None:
@@ -359,6 +378,8 @@ def _measure(plan: Plan, json_file: Path | None) -> tuple[Result, int]:
                 save=json_file,
                 progress=progress.show,
             )
+        except TooShort as error:
+            raise BudgetProblem(str(error)) from None
         except (LaunchError, OSError) as error:
             raise EnvironmentProblem(str(error)) from None
     for note in result.notes:

@@ -24,7 +24,7 @@ from xupc.bench.settings import Shape
 from xupc.bench.tuning_file import TuningFile, label_of
 from xupc.tuning.selection import CarrierRule, Place
 
-from .common import EnvironmentProblem
+from .common import BudgetProblem, EnvironmentProblem
 from .diagnostics import is_busy
 from .jobs import measured_by
 from .tune_report import details, outline, remark, summary
@@ -87,10 +87,12 @@ def add_carriers(
 
     Raises
     ------
+    BudgetProblem
+        The budget is too short.
     EnvironmentProblem
         A job did not run to its end.
     click.UsageError
-        A job has one thread, or the budget is too short.
+        A job has one thread.
     """
     if any(shape.threads == 1 for shape in plan.shapes):
         raise click.UsageError("--drop-in: expected at least 2 threads, got -n 1")
@@ -150,6 +152,11 @@ def _measured(plan: DropInPlan, shape: Shape, end: float, progress: Show) -> _Me
         launch, why = measured_by(PROBE, shape.threads, shape.nodes, limit, [settings])
         if not launch and number >= LEAST_LAUNCHES:
             break
+        if not launch and time.monotonic() - began >= limit:
+            raise BudgetProblem(
+                f"--budget {in_words(plan.seconds)}: expected more: a launch of {shape} alone "
+                f"takes more than {limit:.1f} s"
+            )
         if not launch:
             raise EnvironmentProblem(f"the drop-in communicator was not measured: {why}")
         start = time.monotonic() - began - launch["seconds"]
@@ -167,10 +174,10 @@ def _done(launch: dict[str, Any]) -> list[tuple[str, int]]:
     return list(dict.fromkeys((cell["method"], cell["nbytes"]) for cell in launch["cells"]))
 
 
-def _too_short(plan: DropInPlan, start: float) -> click.UsageError:
+def _too_short(plan: DropInPlan, start: float) -> BudgetProblem:
     """Return the error about a budget, with the time that would do."""
     need = in_words(2 * len(plan.shapes) * LEAST_LAUNCHES * (start + SHORTEST))
-    return click.UsageError(
+    return BudgetProblem(
         f"--budget {in_words(plan.seconds)}: expected at least {need}: {LEAST_LAUNCHES} launches "
         f"of each job (a start takes {start:.1f} s)"
     )
