@@ -1,4 +1,4 @@
-"""The exceptions that xupc raises, all under :class:`XupcError`.
+"""The exceptions that xupc raises, all under :class:`XupcError`, and how it warns.
 
 A message names the call, the argument, its value, what was expected, and the
 threads concerned.  Plain ``IndexError``, ``TypeError`` and ``ValueError`` are
@@ -6,6 +6,11 @@ raised where numpy would raise them.
 """
 
 from __future__ import annotations
+
+import os
+import sys
+import warnings
+from types import FrameType
 
 __all__ = [
     "AffinityError",
@@ -21,8 +26,10 @@ __all__ = [
     "show",
     "show_dtype",
     "thread_name",
+    "warn",
 ]
 
+OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep  # how files of xupc begin
 _LONGEST = 500  # characters of a value in a message
 
 
@@ -47,6 +54,22 @@ def said(error: object) -> str:
         return str(error)
     except Exception:
         return f"<{type(error).__name__}, whose str raises an error>"
+
+
+def warn(text: str, kind: type[Warning] = RuntimeWarning) -> None:
+    """Warn with the line of the program that called xupc, not with a line of xupc's own.
+
+    A call of the interpreter alone, such as one at its end, has no such line.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((OWN, "<frozen ")):
+        frame = frame.f_back
+    if frame is None:
+        warnings.warn_explicit(text, kind, "xupc", 0)
+        return
+    seen = frame.f_globals.setdefault("__warningregistry__", {})
+    name = frame.f_globals.get("__name__", "<unknown>")
+    warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, name, seen)
 
 
 def thread_name(thread: int, host: str, pid: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import xupc
 from xupc.api import tracebacks
 from xupc.api.tracebacks import traceback_text
 from xupc.backends.native.native_core import core
+from xupc.errors import OWN, warn
 from xupc.pgas.shape import as_shape
 
 
@@ -95,6 +97,35 @@ class Odd:
 
 def test_an_error_inside_xupc_alone_keeps_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing would be left of a command's own error."""
-    monkeypatch.setattr(tracebacks, "_OWN", "/")
+    monkeypatch.setattr(tracebacks, "OWN", "/")
     error = caught(lambda: as_shape((), "f"))
     assert traceback_text(error) == "".join(traceback.format_exception(error))
+
+
+def through_xupc(call: Any, *arguments: Any) -> Any:
+    """Call something from a frame that counts as one of xupc."""
+    names: dict[str, Any] = {}
+    exec(compile("def own(call, *given):\n    return call(*given)", f"{OWN}x.py", "exec"), names)
+    return names["own"](call, *arguments)
+
+
+@pytest.mark.parametrize("kind", [RuntimeWarning, DeprecationWarning])
+def test_a_warning_has_the_line_of_the_program(kind: type[Warning]) -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        through_xupc(through_xupc, warn, "beware", kind)
+    (one,) = found
+    assert (str(one.message), one.category, one.filename) == ("beware", kind, __file__)
+    assert "return names" in Path(__file__).read_text().splitlines()[one.lineno - 1]
+
+
+def test_a_warning_without_a_line_of_a_program_shows_none_of_xupc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("xupc.errors.OWN", "")  # all files count as those of xupc
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warn("beware")
+    (one,) = found
+    shown = warnings.formatwarning(one.message, one.category, one.filename, one.lineno)
+    assert shown == "xupc:0: RuntimeWarning: beware\n"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, NoReturn
 
-from ..errors import show
+from ..errors import show, warn
 from ..records import public_names
 from ..runtime.async_queue import AsyncCall
 
@@ -126,7 +125,7 @@ class _UnderWay(Handle):
         if not named and job.broken is None:
             call = self._pending.call
             text = f"the handle of {call} was abandoned: the program did not wait for it"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warn(text)
 
 
 class _Complete:

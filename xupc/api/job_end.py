@@ -6,12 +6,11 @@ import atexit
 import contextlib
 import os
 import sys
-import warnings
 from types import TracebackType
 
 from ..backends.native.native_core import core, invalidate
 from ..comm.mpi import end_mpi, place_in_mpi
-from ..errors import CollectiveMismatchError, XupcError, show
+from ..errors import CollectiveMismatchError, XupcError, show, warn
 from ..health.call_record import CallRecord
 from ..health.error_report import print_error
 from ..pgas.allocation import set_memory
@@ -77,13 +76,13 @@ def _check_handles(job: Job, *, ends: bool) -> None:
         raise XupcError(text)
     for pending in list(job.unfinished):
         pending.abandon()
-    warnings.warn(f"{text}: call wait() of each", RuntimeWarning, stacklevel=2)
+    warn(f"{text}: call wait() of each")
 
 
 def leave(
     kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
 ) -> None:
-    """The end of ``with xupc.init() as team``; of a nested one, the first ends xupc."""
+    """End xupc after ``with xupc.init() as team``; of nested ones, the first to end does it."""
     if kind is None or (issubclass(kind, SystemExit) and not _status_of(value)):
         if current.team is not None:
             _finalize(CallRecord("finalize"), ends=True)

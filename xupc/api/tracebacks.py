@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from traceback import FrameSummary, StackSummary, TracebackException
 
-from ..errors import XupcError
+from ..errors import OWN, XupcError
 
 __all__ = ["traceback_text"]
 
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _CORE = f"{__package__.partition('.')[0]}.backends.native."  # how functions of the core begin
 _ABOUT_ARGUMENTS = (XupcError, ValueError, TypeError, IndexError, OverflowError)
 
@@ -52,4 +51,4 @@ def _is_own(frame: FrameSummary) -> bool:
     Cython names a file of the core relative to the checkout that it was compiled in. So its frames
     are known by their functions, which have dots in their names as no function of Python has.
     """
-    return os.path.abspath(frame.filename).startswith(_OWN) or frame.name.startswith(_CORE)
+    return os.path.abspath(frame.filename).startswith(OWN) or frame.name.startswith(_CORE)

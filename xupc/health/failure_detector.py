@@ -24,12 +24,11 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..backends.wait import WaitState
-from ..errors import DeadThreadError, HangError, XupcError, thread_name
+from ..errors import DeadThreadError, HangError, XupcError, thread_name, warn
 from ..topology.job_info import JobInfo
 from .control_layout import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
 from .control_segment import Control
@@ -137,7 +136,7 @@ class FailureDetector:
             waiting.warned = True
             text = self._hang_text(waiting, waited)
             try:
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
+                warn(text)
             except RuntimeWarning:  # a filter made it an error: the call has not failed so far
                 sys.stderr.write(f"xupc: {text}\n")
 

@@ -6,12 +6,12 @@ calls that take a channel, so that all agree on the channels' numbers without co
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
+from ..errors import warn
 from .placement import Placement
 from .steps import (
     FOLD_DEPTH,
@@ -325,6 +325,4 @@ class LaneRecorder(Placement):
 
 def _renamed(old: str, new: str) -> None:
     """Warn the author of a variant."""
-    warnings.warn(
-        f"the recorder's {old} is now called {new}: rename it", DeprecationWarning, stacklevel=3
-    )
+    warn(f"the recorder's {old} is now called {new}: rename it", DeprecationWarning)

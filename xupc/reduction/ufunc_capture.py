@@ -38,6 +38,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from ..backends.native import native_core
+from ..errors import warn
 
 __all__ = ["report", "trace"]
 
@@ -358,7 +359,7 @@ def _say(
 def _warn(text: str, func: Callable[..., object]) -> None:
     """Warn with the position of the function, not of a call."""
     if not isinstance(func, FunctionType):
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        warn(text)
         return
     seen = func.__globals__.setdefault("__warningregistry__", {})
     code = func.__code__

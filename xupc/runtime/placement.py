@@ -6,7 +6,6 @@ The steps are part of `init` and collective over all threads.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import numpy as np
 from ..backends.native.native_core import core, why_not
 from ..comm.mpi import MpiContext
 from ..comm.team_comm import TeamComm
+from ..errors import warn
 from ..fingerprint import digest
 from ..health.control_layout import control_bytes
 from ..health.control_segment import Control
@@ -95,7 +95,7 @@ class Placement:
         self.link.comm.Allreduce(np.array([wish, *can], np.int32), found, self.network.mpi.MIN)
         if found[0] and not found.all() and self.link.rank == 0:
             slow = _slow(core_everywhere=bool(found[1]))
-            warnings.warn(slow, stacklevel=2)
+            warn(slow, UserWarning)
             note(INFO, "%s", slow)
         return bool(found.all())
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -21,6 +20,7 @@ from ..call_trace.layout import ANYONE, THREAD, folder_of
 from ..call_trace.part import Part
 from ..comm.clock_offset import clock_offset
 from ..comm.team_comm import TeamComm
+from ..errors import warn
 from ..health.stack_report import is_internal
 from ..topology.host import constant_counter
 from ..topology.job_info import JobInfo
@@ -116,15 +116,14 @@ class Recorder:
         try:
             trace = join_parts(self.target)
         except (OSError, ValueError) as e:
-            warnings.warn(f"finalize: {TRACE}: the parts in {folder} are not joined: {e}",
-                          RuntimeWarning, stacklevel=2)  # fmt: skip
+            warn(f"finalize: {TRACE}: the parts in {folder} are not joined: {e}")
             return
         if trace.missing:
-            warnings.warn(
+            warn(
                 f"finalize: {TRACE}: {self.target} lacks {len(trace.missing)} threads, whose files "
                 f"are in {folder} of other hosts: copy them into one folder, then run "
-                f"xupc trace {folder} -o {self.target} --force", RuntimeWarning, stacklevel=2,
-            )  # fmt: skip
+                f"xupc trace {folder} -o {self.target} --force"
+            )
 
     # -- numbers of texts ------------------------------------------------------------------
     def kind_of(self, instance: Instance) -> int:

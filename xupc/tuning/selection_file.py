@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import reprlib
 import stat
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..algorithms import registry
+from ..errors import warn
 from ..flags import ALGORITHM_NAMES
 from ..plan.steps import OP_SCRATCH_BYTES, STAGING_BYTES
 from ..records import record
@@ -234,10 +234,9 @@ class _Reader:
                 self.note(where, name, f"it is there twice, also as {_shown(key)}: remove one")
                 continue
             if name != key:
-                warnings.warn(
+                warn(
                     f"tuning table {self.name}: {where}: {key} is now called {name}: rename it",
                     DeprecationWarning,
-                    stacklevel=2,
                 )
             found[name] = value
         return found
@@ -256,7 +255,7 @@ class _Reader:
         return found
 
     def _complete(self, table: Table) -> None:
-        """Nothing lies below it: every call must find a rule, and every size."""
+        """Check that every call finds a rule, and every size: no table lies below this one."""
         for missing in SIZES.keys() - table.sizes.get("default", {}).keys():
             self.note("[tuning.default]", missing, "it is missing")
         for missing in HOST.keys() - table.hosts.get("*", {}).keys():
