@@ -94,8 +94,8 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - `Neighbor_allgather`, `Neighbor_alltoall` and their v and w forms, on any topology: sources and
   destinations are in MPI's order, and a thread may be listed twice or be its own neighbour. Beyond
   a border without a period there is no neighbour. In the first call messages of MPI pair the blocks
-  of both ends. The first call with each new size makes a plan. A block that is longer than its place
-  raises `MPI.ERR_TRUNCATE` on all threads.
+  of both ends. The first call with each new size makes a plan. A block that is longer than its
+  place raises `MPI.ERR_TRUNCATE` on all threads.
 - Objects are pickled by `MPI.pickle`, whose functions a program can replace. With mpi4py's own
   functions, large buffers stay out of the pickle and go from array to array. The results are of the
   same types as mpi4py's.
