@@ -44,7 +44,7 @@ from .runtime import current
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Most names are made at import, where no type checker sees them."""
+        """Return a name that is made at import, where no type checker sees it."""
 
 
 # --- constants ------------------------------------------------------------------------------------

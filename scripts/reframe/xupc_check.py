@@ -72,14 +72,14 @@ class XupcCheck(rfm.RunOnlyRegressionTest):
 
     @sanity_function
     def every_size_is_right(self):
-        """It ended well, results were right, and there is a time for each size."""
+        """Return that it ended well, results were right, and there is a time for each size."""
         found = [sn.assert_found(LINE.format(size=size), self.stdout) for size in self.expected]
         right = sn.assert_not_found(r"\bFail\s*$", self.stdout)
         return sn.all([sn.assert_eq(self.job.exitcode, 0), right, *found])
 
     @run_before("performance")
     def set_performance(self):
-        """A figure for each size, like `8 B`."""
+        """Set a figure for each size, like `8 B`."""
         self.perf_variables = {
             f"{size} B": sn.make_performance_function(
                 sn.extractsingle(LINE.format(size=size), self.stdout, "us", float), "us"

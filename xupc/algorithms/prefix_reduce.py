@@ -136,7 +136,7 @@ class _Sweep:
             self.before.taken(j)
 
     def _rows(self, j: int, totals: BlockRef, rows: int) -> BlockRef | None:
-        """At the top: what lies before each row; and what lies before the next batch."""
+        """Return, at the top, what lies before each row; keep what lies before the next batch."""
         t, size, back = self.t, self.r.itemsize, self.r.backward
         carry = self._place(self.levels + 2)
         if j == 0:

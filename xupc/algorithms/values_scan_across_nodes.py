@@ -208,7 +208,7 @@ class Line:
         return self.relay.landing.on(self.t.node_root, u, k * self.stride)
 
     def staged(self, u: int, last: int | None = None) -> list[BlockRef]:
-        """What my node's threads have staged in the order of the line, or what `last` combines."""
+        """Return what my node's threads have staged, in line order, or what `last` combines."""
         end = len(self.mates)
         if last is not None:
             end = self.mates.index(last) + (not self.r.exclusive)

@@ -166,7 +166,7 @@ def _collective_room(team: TeamState, nbytes: int, n: int, dtype: np.dtype[Any],
 
 
 def _agree_room(team: TeamState, lacks: Callable[[], str]) -> None:
-    """HeapError on every thread if one lacks room, when dropped teams have been given back."""
+    """Raise HeapError on every thread if one lacks room even without the dropped teams."""
     returns, agreement = Returns(team), team.agreement
     try:
         returns.carry_out(agreement.agree_room(lacks(), returns.count))

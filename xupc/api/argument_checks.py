@@ -126,7 +126,7 @@ def asks_in_place(
 
 
 def _same_address(x: Any, y: Any, first: int) -> bool:
-    """Whether both stand for one place; what is behind an allocation's end is in no other one."""
+    """Return whether both stand for one place; an allocation's end is in no other one."""
     try:
         (of, *one), (within, *other) = _place(x, first), _place(y, first)
     except TypeError:

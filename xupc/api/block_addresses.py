@@ -98,7 +98,7 @@ class Numbers(Entered):
             raise TypeError(f"{call}: {self.name}: expected integers, got {self.shared.dtype}")
 
     def prepare_all(self, call: str, count: int) -> None:
-        """The same for a list of which every entry is needed."""
+        """Prepare a list of which every entry is needed."""
         self.prepare(call, count)
         if self.shared is None:
             self.given = tuple(
@@ -338,7 +338,7 @@ class Pointers(Entered):
         return _near(given, call, self.entry(k))
 
     def _of_records(self, call: str, which: Ints) -> Places:
-        """Of a shared one: what is in a record is looked up once for all equal ones."""
+        """Return the places of a shared list: equal records are looked up once."""
         records = self._entries[which]
         null = np.flatnonzero(records["kind"] == 0)
         if null.size:

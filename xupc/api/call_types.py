@@ -88,7 +88,7 @@ def all_broadcast(
     dst: Shared, src: Shared | None, nbytes: Number, flags: int = 0, *,
     team: Team | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of the collectives of blocks."""
+    """Take the arguments of the collectives of blocks."""
 
 
 all_scatter = all_gather = all_gather_all = all_exchange = all_broadcast
@@ -99,7 +99,7 @@ def all_broadcast_in_place(
     buf: Shared, nbytes: Number, flags: int = 0, *,
     team: Team | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of the broadcast in place."""
+    """Take the arguments of the broadcast in place."""
 
 
 @_call
@@ -107,7 +107,7 @@ def all_permute(
     dst: Shared, src: Shared | None, perm: Ints, nbytes: Number, flags: int = 0, *,
     team: Team | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of permute."""
+    """Take the arguments of permute."""
 
 
 @_call
@@ -116,7 +116,7 @@ def all_reduce(
     blk_size: Number | None = None, func: Function = None, flags: int = 0, *,
     team: Team | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of reductions and scans."""
+    """Take the arguments of reductions and scans."""
 
 
 all_reduce_all = all_reduce_mpi = all_reduce_mpi_all = all_reduce
@@ -128,7 +128,7 @@ def all_reduce_scatter(
     dst: Shared, src: Shared, op: Operation, nelems: Number, func: Function = None,
     flags: int = 0, *, team: Team | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of the reduction of blocks."""
+    """Take the arguments of the reduction of blocks."""
 
 
 @_call
@@ -137,7 +137,7 @@ def all_broadcast_v(
     dst_blk: Number | None = None, typesize: Number | None = None, team: Team | None = None,
     algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of the broadcast to displacements."""
+    """Take the arguments of the broadcast to displacements."""
 
 
 @_call
@@ -146,7 +146,7 @@ def all_scatter_v(
     dst_blk: Number | None = None, src_blk: Number | None = None,
     typesize: Number | None = None, team: Team | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of collectives of blocks at displacements."""
+    """Take the arguments of collectives of blocks at displacements."""
 
 
 all_gather_v = all_gather_all_v = all_exchange_v = all_scatter_v
@@ -158,7 +158,7 @@ def all_permute_v(
     flags: int = 0, *, dst_blk: Number | None = None, src_blk: Number | None = None,
     typesize: Number | None = None, team: Team | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of permute of blocks at displacements."""
+    """Take the arguments of permute of blocks at displacements."""
 
 
 @_call
@@ -166,7 +166,7 @@ def all_broadcast_x(
     dst: Pointers, src: Pointers, nbytes: Number | Ints, flags: int = 0,
     team: Team | None = None, *, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of collectives of blocks at pointers."""
+    """Take the arguments of collectives of blocks at pointers."""
 
 
 all_scatter_x = all_gather_x = all_gather_all_x = all_exchange_x = all_broadcast_x
@@ -177,7 +177,7 @@ def all_permute_x(
     dst: Pointers, src: Pointers, perm: Ints, nbytes: Ints, flags: int = 0,
     team: Team | None = None, *, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of permute of blocks at pointers."""
+    """Take the arguments of permute of blocks at pointers."""
 
 
 # --- private arrays ------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def allav_broadcast(
     values: Memory, root: Number, flags: int = 0, team: Team | None = None, *,
     algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of the broadcast."""
+    """Take the arguments of the broadcast."""
 
 
 @_call
@@ -196,7 +196,7 @@ def allav_scatter(
     dst: Memory, src: Values | None, root: Number, flags: int = 0, team: Team | None = None, *,
     algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of scatter."""
+    """Take the arguments of scatter."""
 
 
 @_call
@@ -204,7 +204,7 @@ def allav_gather(
     dst: Memory | None, src: Values, root: Number, flags: int = 0, team: Team | None = None, *,
     algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of gather."""
+    """Take the arguments of gather."""
 
 
 @_call
@@ -212,7 +212,7 @@ def allav_gather_all(
     dst: Memory, src: Values | None, flags: int = 0, team: Team | None = None, *,
     algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of gather_all and exchange."""
+    """Take the arguments of gather_all and exchange."""
 
 
 allav_exchange = allav_gather_all
@@ -223,7 +223,7 @@ def allav_permute(
     dst: Memory, src: Values | None, to: Number, flags: int = 0, team: Team | None = None, *,
     algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of permute."""
+    """Take the arguments of permute."""
 
 
 @_call
@@ -231,7 +231,7 @@ def allav_reduce(
     dst: Memory | None, src: Values, op: Operation, root: Number, func: Function = None,
     flags: int = 0, team: Team | None = None, *, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of the reduction to one thread."""
+    """Take the arguments of the reduction to one thread."""
 
 
 @_call
@@ -239,7 +239,7 @@ def allav_reduce_all(
     dst: Memory, src: Values | None, op: Operation, func: Function = None, flags: int = 0,
     team: Team | None = None, *, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of reductions to all threads, and of scans."""
+    """Take the arguments of reductions to all threads, and of scans."""
 
 
 allav_prefix_reduce = allav_suffix_reduce = allav_reduce_scatter = allav_reduce_all
@@ -250,7 +250,7 @@ def allav_gather_v(
     dst: Memory | None, src: Values, counts: Counts | None, root: Number, flags: int = 0,
     team: Team | None = None, *, displs: Counts | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of gather of blocks of any size."""
+    """Take the arguments of gather of blocks of any size."""
 
 
 @_call
@@ -258,7 +258,7 @@ def allav_scatter_v(
     dst: Memory, src: Values | None, counts: Counts | None, root: Number, flags: int = 0,
     team: Team | None = None, *, displs: Counts | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of scatter of blocks of any size."""
+    """Take the arguments of scatter of blocks of any size."""
 
 
 @_call
@@ -266,7 +266,7 @@ def allav_gather_all_v(
     dst: Memory, src: Values | None, counts: Counts, flags: int = 0, team: Team | None = None, *,
     displs: Counts | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of gather_all of blocks of any size."""
+    """Take the arguments of gather_all of blocks of any size."""
 
 
 @_call
@@ -275,4 +275,4 @@ def allav_exchange_v(
     team: Team | None = None, *, recv_displs: Counts | None = None,
     send_displs: Counts | None = None, algorithm: str | None = None,
 ) -> None:  # fmt: skip
-    """Arguments of exchange of blocks of any size."""
+    """Take the arguments of exchange of blocks of any size."""

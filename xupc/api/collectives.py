@@ -311,7 +311,7 @@ class Collective(SharedCall):
     def _plan_for(
         self, call: ValidatedCall, sync: tuple[str, str], key: Any, arguments: Sequence[object]
     ) -> Plan:
-        """The team's cached plan; `key` is what it depends on besides, as `arguments` say."""
+        """Return the team's cached plan; `key` is what it also depends on, as `arguments` say."""
         n = call.nbytes
         # all_broadcast_in_place has one operand, an all_broadcast with IN_PLACE two
         try:

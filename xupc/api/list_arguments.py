@@ -130,7 +130,7 @@ class List:
         return given
 
     def check(self, call: str, team: TeamState, offset: int, nbytes: int) -> None:
-        """What can be said before it may be read; the call overwrites `nbytes` from `offset` on.
+        """Check what can be checked before a read; the call overwrites `nbytes` from `offset` on.
 
         One int for each thread of the team is expected.
         """

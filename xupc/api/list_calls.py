@@ -203,7 +203,7 @@ class ListCall(SharedCall):
 
     # -- calling ---------------------------------------------------------------------------
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
-        """Every call, but such as can be remembered with nothing to look at again."""
+        """Make a call, but one that is remembered with nothing to look at again."""
         key = _identity(args, kwargs)
         known = self._known.get(key)
         elements: list[NDArray[Any]] = []

@@ -249,7 +249,7 @@ def _unmapped(nbytes: int, error: OSError, call: str) -> str:
 
 
 def _shared(words: SetupMessages, nbytes: int, call: str) -> tuple[Segment | None, str]:
-    """The node root makes a segment, its threads map it; or why that cannot be."""
+    """Make a segment on the node root and map it on its threads; or return why that cannot be."""
     team = words.team
     if team.rank != words.node_root:
         path = words.take(words.node_root).decode()
@@ -348,7 +348,7 @@ class SetupMessages:
         return data
 
     def agree(self, why: str) -> None:
-        """HeapError on every thread if any has a reason: the lowest one's."""
+        """Raise HeapError on every thread if any has a reason, with that of the lowest one."""
         team = self.team
         parent, children = binomial(team.rank, team.size)
         word = f"{team.threads[team.rank]} {why}".encode() if why else b""

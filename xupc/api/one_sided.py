@@ -220,7 +220,7 @@ class _Call:
 
     # -- accesses to other nodes' memory -----------------------------------------------------
     def _settle(self, thread: int) -> None:
-        """Its memory must be as the calls before this one left it."""
+        """Wait until a thread's memory is as the calls before this one left it."""
         if self.info.tree.node_of(thread) != self.info.node:
             self.job.completions.wait(thread)
 

@@ -135,7 +135,7 @@ class Scalars:
         return out.reshape(-1)
 
     def out_of_envelope(self, row: Array, own: Any, team: Team | None) -> Any:
-        """The value that came; `own`: what this thread gave, which must be of the same type."""
+        """Return the value that came; `own`: this thread's value, which must be of its type."""
         kind, dtype = of_header(row[:ENVELOPE].tobytes())
         if own is not None and kind_of(own, self.__name__)[0] != kind:
             mine = kind_of(own, self.__name__)[0]

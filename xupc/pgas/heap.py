@@ -175,7 +175,7 @@ class Heap:
 
     # -- the Memory protocol of shared.py ---------------------------------------------
     def check(self) -> None:
-        """NotInitializedError after finalize or in a forked child."""
+        """Raise NotInitializedError after finalize or in a forked child."""
         self.alive()
 
     def home(self, offset: int) -> Heap:

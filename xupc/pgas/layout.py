@@ -122,7 +122,7 @@ class Layout:
         return Block(place, to - place)
 
     def furthest(self) -> dict[int, tuple[int, int]]:
-        """For threads that decide about ranges: thread -> (first, end) of its elements."""
+        """Return thread -> (first, end) of its elements, for threads that decide about ranges."""
         ends = {0, self.positions - 1, (self.blocks - 1) % self.threads}
         ends |= {self.threads - self.first - 1, self.threads - self.first}
         runs = {p: self.run(p) for p in ends if 0 <= p < self.positions}

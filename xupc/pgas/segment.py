@@ -326,7 +326,7 @@ def free_space() -> int:
 
 
 def cgroup_headroom() -> int | None:
-    """Bytes that the heap may take of my cgroup's memory, or of one above it; None without a limit.
+    """Return the bytes that the heap may take of my cgroup's memory, or None without a limit.
 
     Beyond the limit the kernel kills, and counts late: hence a reserve.
     """

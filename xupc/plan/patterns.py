@@ -88,7 +88,7 @@ def pipeline(n: int, parts: int) -> Shape:
 
 
 def tree_for(n: int, nbytes: int, unit: int, tuning: Mapping[str, int]) -> Shape:
-    """The tree in which so many bytes, in messages of `unit`, go from one of `n` to all or back.
+    """Return the tree for so many bytes, in messages of `unit`, from one of `n` to all or back.
 
     What is shorter than `pipeline_min` goes in a `star` of up to `few_nodes_max`, in a binomial
     tree of more; the rest goes in the `pipeline` for its messages.

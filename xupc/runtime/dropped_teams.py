@@ -156,7 +156,7 @@ class Returns:
                 team.close()
 
     def _same(self, team: DroppableTeam, rows: Sequence[dict[int, list[int]]]) -> bool:
-        """True if all threads have dropped it, after the same calls on it and my parts of it."""
+        """Return whether all have dropped a team, after the same calls on it and my parts of it."""
         return all(
             rows[self._rank(thread)].get(each.number) == self._entries[each.number]
             for each in (team, *team.opened_parts)
