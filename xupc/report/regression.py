@@ -9,9 +9,10 @@ of the launches remain.
 neighbour of the other result: slow changes of the machine affect both. From `ENOUGH` couples on:
 
 1. A disturbance of a launch also affects a peer's collective in it. So if both results have the
-   same MPI, with one thread level and binding, the test subtracts the differences of the peer's times, multiplied by a median slope of
-   the call's times over the peer's. It estimates the slope from differences between launches of the
-   *same* result, which contain no change. It subtracts only if those differences become smaller.
+   same MPI, with one thread level and binding, the test subtracts the differences of the peer's
+   times, multiplied by a median slope of the call's times over the peer's. It estimates the slope
+   from differences between launches of the *same* result, which contain no change. It subtracts
+   only if those differences become smaller.
 2. The change is the median of all means of two differences (Hodges and Lehmann). Its interval and p
    are those of Wilcoxon's signed ranks, computed exactly. If the machine changes its state between
    the launches of some couples, for better or worse, only those differences become large. Ranks do
