@@ -40,7 +40,7 @@ VERBS = {
 }  # fmt: skip
 
 # Texts that commands print: the idea of a variant, whose first argument is the recorder, and a
-# condition in words. They say what threads do, or where a variant applies.
+# condition in words. Such a text describes what threads do, or where a variant applies.
 PRINTED = {"Recorder", "CallFacts"}
 
 OTHERS = {
