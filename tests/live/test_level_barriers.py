@@ -178,3 +178,28 @@ def test_who_waits_sleeps(live: Live, by_levels: Any, late: int) -> None:
     """Each barrier waits for the top or for the root of a domain, most of the time asleep."""
     run = partial(live, 4, waiting.PROGRAM, args=[str(late)], env=by_levels("2x2"))
     waiting.check_waits(run, 3, lambda call: 1.0 if call == "handle" else 0.1)
+
+
+@pytest.mark.parametrize("nodes", [None, pytest.param("4,1", marks=ONCE)])
+def test_the_root_of_a_domain_is_interrupted(by_levels: Any, nodes: str | None) -> None:
+    """SIGINT while it waits: it goes on at once, and all that wait report it."""
+    n = 5 if nodes else 4
+    end = bring_about("is interrupted", 2, "barrier", n=n, nodes=nodes, env=by_levels("2x2"))
+    assert end.number("interrupted") - end.number("struck") < 1.0
+    assert end.said("XupcError: VICTIM was interrupted inside barrier(") >= n - 2
+    assert end.result.returncode != 0, end.result.report()
+
+
+@pytest.mark.parametrize(
+    ("late", "nodes"),
+    [(2, None), pytest.param(0, None, marks=ONCE), pytest.param(3, "4,1", marks=ONCE)],
+)
+def test_a_hang_names_the_thread_that_is_late(by_levels: Any, late: int, nodes: str | None) -> None:
+    """Each thread that waits, wherever it is in the tree; none names one that waits itself."""
+    n = 5 if nodes else 4
+    env = {**by_levels("2x2"), "XUPC_TIMEOUT": "1"}
+    end = bring_about("is late", late, "barrier", n=n, nodes=nodes, env=env)
+    assert end.result.returncode != 0
+    assert end.said("HangError: thread ") == n - 1, end.result.report()
+    assert end.said("not there: VICTIM is outside xupc") == n - 1, end.result.report()
+    assert end.said("not there: ") == n - 1, end.result.report()
