@@ -15,7 +15,7 @@ from support.launch import Result, launch
 from support.pool import Pool, fits, repeat_command
 from support.processor_times import ProcessorTimes
 from support.progress import Progress
-from support.selection import long_ones_first, mark_live
+from support.selection import by_threads, long_ones_first, mark_live
 from support.soak import FIGURES, seed
 
 HERE = Path(__file__).parent
@@ -30,11 +30,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 os.environ.setdefault("XUPC_TEST_SEED", str(seed()))
 
 
+TALLIES = "xupc-processor-times", "xupc-check-counts"  # plugins that an option adds
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that shows where processor time goes."""
+    """Add options that show where processor time goes, and how much is checked."""
     parser.addoption(
         "--processor-times", action="store_true",
         help="print the processor seconds of files and tests, with all processes they start",
+    )  # fmt: skip
+    parser.addoption(
+        "--check-counts", action="store_true",
+        help="print how many assertions passed and how many simulations ran",
     )  # fmt: skip
 
 
@@ -43,7 +50,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config), "xupc-progress")
     if config.option.processor_times:
-        config.pluginmanager.register(ProcessorTimes(), "xupc-processor-times")
+        config.pluginmanager.register(ProcessorTimes(), TALLIES[0])
+    if config.option.check_counts:
+        from support.check_counts import CheckCounts
+
+        config.pluginmanager.register(CheckCounts(config), TALLIES[1])
+
+
+def _tallies(config: pytest.Config) -> list[Any]:
+    """Return the plugins whose findings workers of pytest-xdist pass to the main process."""
+    found = map(config.pluginmanager.get_plugin, TALLIES)
+    return [plugin for plugin in found if plugin is not None]
 
 
 def pytest_sessionstart() -> None:
@@ -62,6 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if folder == "live":
                 live.append(item)
     mark_live(live)
+    by_threads(items)
     long_ones_first(items)
 
 
@@ -81,8 +99,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["figures"], output["pool"] = FIGURES, str(POOL) if POOL.programs else ""
-        times = session.config.pluginmanager.get_plugin("xupc-processor-times")
-        output["processor_times"] = times.seconds if times is not None else {}
+        output["tallies"] = {tally.title: tally.found for tally in _tallies(session.config)}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -91,9 +108,8 @@ def pytest_testnodedown(node: Any) -> None:
     output = getattr(node, "workeroutput", {})
     FIGURES.extend((promise, found) for promise, found in output.get("figures", ()))
     POOLS.extend(filter(None, [output.get("pool", "")]))
-    times = node.config.pluginmanager.get_plugin("xupc-processor-times")
-    if times is not None:
-        times.add(output.get("processor_times", {}))
+    for tally in _tallies(node.config):
+        tally.add(output.get("tallies", {}).get(tally.title, {}))
 
 
 POOL = Pool()
@@ -115,11 +131,10 @@ def pytest_report_header() -> str:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print what the tests of trust found out, what the pool of ranks did, and processor times."""
-    times = config.pluginmanager.get_plugin("xupc-processor-times")
-    if times is not None:
-        terminalreporter.section("processor times")
-        for line in times.lines():
+    """Print what the tests of trust found out, what the pool of ranks did, times and counts."""
+    for tally in _tallies(config):
+        terminalreporter.section(tally.title)
+        for line in tally.lines():
             terminalreporter.write_line(line)
     if POOLS or POOL.programs:
         terminalreporter.section("pool of ranks")

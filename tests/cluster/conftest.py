@@ -18,6 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from support.hosts import HOSTS, OnHosts
+from support.launch import Result
+from support.pool import OFF, Pool, repeat_command
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster"
 CLEANING_TIME = 60.0  # the most that scripts/cluster may take beyond a job's own timeout
@@ -135,3 +138,34 @@ def mpi_python(request: pytest.FixtureRequest) -> str:
     if not (Path(python).parent / "mpiexec").exists():
         pytest.skip(f"no mpiexec beside {python}")
     return python
+
+
+@pytest.fixture(scope="session")
+def on_hosts(cluster: EmulatedCluster) -> Iterator[Callable[..., Result]]:
+    """Return a function that runs a program on `HOSTS`; the program must leave nothing.
+
+    ``on_hosts(python, program, *words, env=None, timeout=60.0, expect=0)``; `expect` is the exit
+    status, None for any. Each Python has one job, whose ranks run one program after the other
+    (`support/pool.py`): a start of MPI on several hosts takes longer than most programs.
+    """
+    pools: dict[str, Pool] = {}
+
+    def run(
+        python: str, program: Path, *words: str, env: Mapping[str, str] | None = None,
+        timeout: float = 60.0, expect: int | None = 0,
+    ) -> Result:  # fmt: skip
+        if python not in pools:
+            pools[python] = Pool(OnHosts(cluster, python))
+        result = pools[python].launch(
+            sum(HOSTS), program, env=env, timeout=timeout, args=words
+        )
+        if OFF:
+            pools[python].close()
+        good = expect is None or result.returncode == expect
+        assert good, f"{result.report()}\n--- to repeat it\n{repeat_command()}"
+        assert result.clean, result.report()
+        return result
+
+    yield run
+    for pool in pools.values():
+        pool.close()

@@ -38,6 +38,7 @@ Sync = tuple[str, str]
 Tuning = dict[str, int]
 Bytes = Any  # an ndarray of uint8, (threads, bytes)
 Areas = list[tuple[int, int, int]]  # thread, lo, hi
+Memory = dict[str, list[bytearray]]
 
 SYNCS: list[Sync] = list(product(("no", "my", "all"), repeat=2))  # type: ignore[arg-type]
 THREADS = (1, 2, 3, 4, 5, 7, 8, 11)
@@ -331,13 +332,18 @@ class Planner:
     ) -> list[Program]:
         """Return the programs of all threads."""
         key = (entry.collective, entry.name, sync, tuple(tuning.values()), root, n)
+        every = range(self.tree.size)
+        return self.kept(
+            key, lambda: [self.plan(entry, me, sync, tuning, root, n) for me in every]
+        )
+
+    def kept(self, key: tuple[object, ...], make: Callable[[], list[Plan]]) -> list[Program]:
+        """Return the programs of the plans that `make` makes, once for each key."""
         if key not in self._kept:
             if self.right is not None:
-                programs = self.right.programs(entry, sync, tuning, root, n)
+                programs = self.right.kept(key, make)
             else:
-                every = range(self.tree.size)
-                plans = [self.plan(entry, me, sync, tuning, root, n) for me in every]
-                programs = [Program(plan, self.tree) for plan in plans]
+                programs = [Program(plan, self.tree) for plan in make()]
             self._kept[key] = [self._changed(program) for program in programs]
         return self._kept[key]
 
@@ -347,6 +353,11 @@ class Planner:
 
 
 # --- stories ------------------------------------------------------------------------------
+def copied(memory: Memory) -> Memory:
+    """Return memory that a simulation may change."""
+    return {name: [bytearray(row) for row in rows] for name, rows in memory.items()}
+
+
 GUARD = 8
 SETS = 3
 STAGING = 8192
@@ -491,11 +502,14 @@ class Story:
         self.calls += 1
 
     # the run ----------------------------------------------------------------------------
-    def run(self, seed: int | None = None) -> dict[str, list[bytes]]:
-        """Simulate; every byte of every thread, guards and sources included, must be right."""
+    def run(self, seed: int | None = None, *, at_once: bool = False) -> dict[str, list[bytes]]:
+        """Simulate; every byte of every thread, guards and sources included, must be right.
+
+        `at_once`: end at the first finding, where plans are broken.
+        """
         self._after(self._out)
-        memory = {name: [bytearray(row) for row in rows] for name, rows in self.memory.items()}
-        Simulation(self.planner.tree, memory, self.scripts, seed).run()
+        memory = copied(self.memory)
+        Simulation(self.planner.tree, memory, self.scripts, seed).run(at_once=at_once)
         for name in self.expected:
             for x, row in enumerate(memory[name]):
                 if row != self.expected[name][x].tobytes():

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from simulated.matrix import THREADS, placements
+from simulated.matrix import THREADS, copied, placements
 from simulated.pool import failures_of, naming
 from simulated.reductions import SLOTS
 from simulated.values import GUARD, OP_SCRATCH_BYTES, SIZES, VALUES, tuning_of
@@ -88,8 +88,11 @@ class Case:
         )
         return [first, first, second, first, third, second]
 
-    def run(self, seed: int | None = None, mutate: Any = None) -> None:
-        """Simulate it; every byte, guards included, must be right. `mutate` changes plans."""
+    def run(self, seed: int | None = None, mutate: Any = None, also: int | None = None) -> None:
+        """Simulate it; every byte, guards included, must be right.
+
+        `mutate` changes plans; `also` is the seed of a second schedule of the same calls.
+        """
         tree, tuning = Tree(self.labels), tuning_of(self.tuning)
         threads, rng = tree.size, np.random.default_rng(self.seed)
         shape = threads, ROOM
@@ -99,6 +102,7 @@ class Case:
             memory[name] = [bytearray(size) for _ in range(threads)]
         scripts: list[list[Action]] = [[] for _ in range(threads)]
         others = random.Random(self.seed)
+        programs: dict[tuple[int, str, int], list[Program]] = {}
         for number, moves in enumerate(self.moves()):
             flag, label = self.flag, self.label
             if number == 4 and not mutate:
@@ -106,13 +110,16 @@ class Case:
             for name, i in [(name, i) for name in expected for i in range(threads)]:
                 expected[name][i] = rng.integers(0, 256, ROOM, np.uint8)
                 scripts[i].append(UserWrite(name, i, 0, expected[name][i].tobytes()))
-            plans = [plan_of(flag, label, i, tree, tuning, moves) for i in range(threads)]
-            if mutate is not None:
-                plans = [mutate(plan) for plan in plans]
+            key = flag, label, id(moves)
+            if key not in programs:
+                plans = [plan_of(flag, label, i, tree, tuning, moves) for i in range(threads)]
+                if mutate is not None:
+                    plans = [mutate(plan) for plan in plans]
+                programs[key] = [Program(plan, tree) for plan in plans]
             where = (
                 ("dst", GUARD), ("src", GUARD), ("slot", number * OP_SCRATCH_BYTES), ("buffer", 0),
             )  # fmt: skip
-            call = Call([Program(plan, tree) for plan in plans], where, None)
+            call = Call(programs[key], where, None)
             for to, there, of, here, n in moves.each():
                 there, here = GUARD + there, GUARD + here
                 expected["dst"][to, there : there + n] = expected["src"][of, here : here + n]
@@ -121,7 +128,9 @@ class Case:
                 scripts[i].append(UserRead("dst", i, 0, expected["dst"][i].tobytes()))
                 scripts[i].append(UserRead("src", i, 0, expected["src"][i].tobytes()))
         with naming(self):
-            Simulation(tree, memory, scripts, seed).run()
+            for schedule in (seed,) if also is None else (seed, also):
+                simulation = Simulation(tree, copied(memory), scripts, schedule)
+                simulation.run(at_once=mutate is not None)
 
 
 def cases(per: int, seed: int) -> list[Case]:

@@ -9,7 +9,7 @@ exactly-once for every type and operation. `Trees` instead keeps the brackets.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -30,6 +30,7 @@ from xupc.pgas.layout import Layout
 from xupc.plan.plan import Plan
 from xupc.plan.recorder import trace
 from xupc.plan.steps import OP_SCRATCH_BYTES
+from xupc.records import replace
 from xupc.topology.tree import Tree
 
 ITEM = 8
@@ -277,6 +278,19 @@ def plans_of(
     ]  # fmt: skip
 
 
+def programs_of(
+    planner: Planner, job: Job, flag: int | Variant, sync: Sync, tuning: Tuning, kernel: Symbols
+) -> list[Program]:
+    """Return the programs of all threads, made once by a planner, whatever the kernel."""
+    key = (job, flag, sync, tuple(tuning.values()))
+    return planner.kept(key, lambda: plans_of(job, flag, planner.tree, sync, tuning, kernel))
+
+
+def unnamed(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """Return plans without algorithm and kernel: those that are equal then do the same."""
+    return tuple(replace(plan, algorithm="", kernel=None) for plan in plans)
+
+
 def _united(one: Areas, other: Areas) -> Areas:
     """What either has, a range on each thread: all of them begin together or follow each other."""
     ends: dict[int, tuple[int, int]] = {}
@@ -298,7 +312,6 @@ class Calls(Story):
         }
         for name, size in shape.items():
             self.memory[name] = [bytearray(size) for _ in range(self.threads)]
-        self._programs: dict[object, list[Program]] = {}
 
     def _values(self, nbytes: int) -> Bytes:
         return self.kernel.fresh(nbytes // ITEM).view(np.uint8)
@@ -326,7 +339,7 @@ class Calls(Story):
         base = self._prepare(sync, sources, results, tight=tight)
         self._make(
             Call(
-                self._plans(job, flag, sync, tuning),
+                programs_of(self.planner, job, flag, sync, tuning, self.kernel),
                 (("dst", base + self.shift), (read, base + self.shift),
                  ("slot", self.calls % SLOTS * OP_SCRATCH_BYTES), ("buffer", 0)),
                 self.kernel,
@@ -343,18 +356,6 @@ class Calls(Story):
 
     shift = 16 * ITEM
     """Where src's pointer stands: threads before its own have elements at lower places."""
-
-    def _plans(
-        self, job: Job, flag: int | Variant, sync: Sync, tuning: Tuning
-    ) -> list[Program]:
-        key = (job, flag, sync, tuple(tuning.values()))
-        if key not in self._programs:
-            tree = self.planner.tree
-            plans = plans_of(job, flag, tree, sync, tuning, self.kernel)
-            if self.planner.mutate is not None:
-                plans = [self.planner.mutate(plan) for plan in plans]
-            self._programs[key] = [Program(plan, tree) for plan in plans]
-        return self._programs[key]
 
 
 @dataclass(frozen=True)
@@ -402,9 +403,12 @@ class Case:
 
     def run(
         self, kernel: Symbols | None = None, seed: int | None = None, tree: Tree | None = None,
-        variant: Variant | None = None,
+        variant: Variant | None = None, also: int | None = None,
     ) -> Calls:  # fmt: skip
-        """Simulate it; `variant`: of the calls that it can carry out, on `tree`."""
+        """Simulate it; `variant`: of the calls that it can carry out, on `tree`.
+
+        `also`: the seed of a second schedule of the same calls.
+        """
         kernel, tree = kernel or Symbols(self.ordered), tree or Tree(self.labels)
         story = Calls(Planner(tree), 64 * ITEM + Calls.shift, kernel, self.seed)
         tuning = tuning_of(self.tuning)
@@ -415,6 +419,8 @@ class Case:
             story.reduce(job, way, self.sync, tuning, tight=tight)
         with naming(f"{self}, {self.jobs()}"):
             story.run(seed)
+            if also is not None:
+                story.run(also)
         return story
 
 

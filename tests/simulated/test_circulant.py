@@ -30,7 +30,6 @@ from xupc.backends.simulator.errors import SimulationError
 from xupc.backends.simulator.rates import Rates
 from xupc.backends.simulator.sim_program import Program
 from xupc.backends.simulator.timeline import run
-from xupc.plan.plan import Plan
 from xupc.plan.recorder import DST, SRC, trace
 from xupc.plan.steps import Recv, Send
 from xupc.topology.tree import Tree
@@ -217,26 +216,24 @@ def test_broken_reductions_are_noticed(form: str) -> None:
     block = 132 if form == "reduce_scatter" else 130
     job = reductions.Job(form, tree.size, 0, 0, block, block * tree.size, 1, False)
     kernel = reductions.Symbols(False)
-    plans = reductions.plans_of(job, VARIANTS[form], tree, ("my", "my"), tuning, kernel)
+    whole, sync = Planner(tree), ("my", "my")
+    made = reductions.programs_of(whole, job, VARIANTS[form], sync, tuning, kernel)
+    plans = [program.plan for program in made]
     kinds = ("Send", "Recv", "Fold", "wrong")
     broken = [m for m in mutations(plans) if any(kind in m.name for kind in kinds)]
     assert len(broken) > 60
     missed = [
         m.name
         for m in random.Random(seed()).sample(broken, amount(40, len(broken)))
-        if not _reduction_fails(job, tree, tuning, m.plans)
+        if not _reduction_fails(job, whole.with_plans(plans, m.plans), tuning)
     ]
     assert missed == []
 
 
-def _reduction_fails(
-    job: reductions.Job, tree: Tree, tuning: dict[str, int], plans: list[Plan]
-) -> bool:
-    """Run a call with these plans twice; return whether it is noticed that they are broken."""
+def _reduction_fails(job: reductions.Job, planner: Planner, tuning: dict[str, int]) -> bool:
+    """Run a call of a planner twice; return whether it is noticed that its plans are broken."""
     kernel = reductions.Symbols(False)
     space = 400 * reductions.ITEM + reductions.Calls.shift
-    changed = iter(plans)
-    planner = Planner(tree, lambda _: next(changed))
     story = reductions.Calls(planner, space, kernel, 1)
     for tight in (True, False):
         story.reduce(job, VARIANTS[job.form], ("my", "my"), tuning, tight=tight)
@@ -262,7 +259,7 @@ def test_broken_plans_are_noticed() -> None:
 
 def _is_noticed(story: Story) -> bool:
     try:
-        story.run()
+        story.run(at_once=True)
     except (SimulationError, WrongMemoryError):
         return True
     return False

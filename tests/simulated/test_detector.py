@@ -26,7 +26,7 @@ from simulated.matrix import (
 from simulated.mutations import Mutation, mutations
 from support.soak import WHOLE
 
-from xupc.algorithms.registry import Entry
+from xupc.algorithms.registry import Entry, find
 from xupc.backends.simulator.errors import (
     DeadlockError,
     ProtocolError,
@@ -37,6 +37,7 @@ from xupc.backends.simulator.errors import (
 from xupc.backends.simulator.script import Action, Call, UserBarrier, UserRead, UserWrite
 from xupc.backends.simulator.sim_program import Program
 from xupc.backends.simulator.simulator import Simulation
+from xupc.flags import PULL
 from xupc.plan.plan import Plan
 from xupc.plan.steps import (
     Barrier,
@@ -234,7 +235,7 @@ def _tries(entry: Entry) -> Iterator[Try]:
                     where = f"{labels}, IN_{sync[0]} OUT_{sync[1]}"
                     found: Exception | None = None
                     try:
-                        _story(planner, entry, sync, tuning, n).run()
+                        _story(planner, entry, sync, tuning, n).run(at_once=True)
                     except (SimulationError, WrongMemoryError) as problem:
                         found = problem
                     yield mutation, plans, where, found
@@ -502,6 +503,24 @@ def test_users_without_the_right_race(entry: Entry, sync: Sync) -> None:
                 script[i] = Call(programs, action.operands)
     with pytest.raises(RaceError, match="user"):
         allowed.run()
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_at_once_the_first_finding_ends_the_simulation(seed: int | None) -> None:
+    """Users race with each of some calls."""
+    planner, entry, n = Planner(Tree([0, 0, 1, 1, 2])), find("broadcast", PULL), 17
+    story, none = Story(planner, 5 * n, 2), ("no", "no")
+    for tight in (True, True, False):
+        story.call(entry, 1, n, ("all", "all"), TUNINGS["large"][0], tight=tight)
+    programs = planner.programs(entry, none, TUNINGS["large"][0], 1, n)
+    for script in story.scripts:
+        script[:] = [Call(programs, x.operands) if isinstance(x, Call) else x for x in script]
+    found = []
+    for at_once in (False, True):
+        with pytest.raises(RaceError) as error:
+            story.run(seed, at_once=at_once)
+        found.append(len(error.value.findings))
+    assert 0 < found[1] < found[0]
 
 
 def test_findings_are_not_too_many_to_read() -> None:

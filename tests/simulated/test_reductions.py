@@ -25,8 +25,10 @@ from simulated.reductions import (
     Tuning,
     cases,
     plans_of,
+    programs_of,
     run_cases,
     tuning_of,
+    unnamed,
 )
 from support.soak import FULL_MATRIX, MATRIX_SEED, amount
 
@@ -62,12 +64,22 @@ def test_sample(in_place: bool) -> None:
 
 
 # --- the order of operations -----------------------------------------------------------------
+Expressions = dict[tuple[int, int], object]
+
+
 def brackets(
     job: Job, flag: int | Variant, labels: list[int], sync: Sync, tuning: Tuning,
-    tree: Tree | None = None,
-) -> dict[tuple[int, int], object]:  # fmt: skip
-    """(thread, place) of each result -> its expression."""
+    tree: Tree | None = None, known: dict[object, Expressions] | None = None,
+) -> Expressions:  # fmt: skip
+    """(thread, place) of each result -> its expression.
+
+    `known`: those of plans that were simulated with this job already; equal plans give equal ones.
+    """
     kernel, tree, space = Trees(), tree or Tree(labels), 256 * ITEM
+    plans = plans_of(job, flag, tree, sync, tuning, kernel)
+    key = tuple(labels), tuning["staging_bytes"], unnamed(plans)
+    if known is not None and key in known:
+        return known[key]
     shift = Calls.shift
     memory = {
         name: [bytearray(size) for _ in labels]
@@ -80,14 +92,16 @@ def brackets(
         thread, place = job.where(i)
         at = shift + place * ITEM
         memory["src"][thread][at : at + ITEM] = np.uint64(kernel.number((i,))).tobytes()
-    programs = [Program(plan, tree) for plan in plans_of(job, flag, tree, sync, tuning, kernel)]
+    programs = [Program(plan, tree) for plan in plans]
     call = Call(programs, (("dst", shift), ("src", shift), ("slot", 0), ("buffer", 0)), kernel)
     Simulation(tree, memory, [[call] for _ in labels]).run()
-    out: dict[tuple[int, int], object] = {}
+    out: Expressions = {}
     for thread, row in enumerate(memory["dst"]):
         for i, value in enumerate(np.frombuffer(row, np.uint64)):
             if value:
                 out[thread, i - shift // ITEM] = kernel.value(int(value))
+    if known is not None:
+        known[key] = out
     return out
 
 
@@ -130,10 +144,11 @@ def test_brackets_depend_on_the_distribution_alone(job: Job) -> None:
         for flag in ALGORITHM_NAMES
         for tuning in (UNFUSED, FUSED, MIXED, SMALL)
     ]
+    known: dict[object, Expressions] = {}
     first = brackets(job, PULL, [0] * 5, BOTH, UNFUSED)
     assert first
     for flag, labels, tuning in ways:
-        found = brackets(job, flag, labels, BOTH, tuning)
+        found = brackets(job, flag, labels, BOTH, tuning, known=known)
         where = ALGORITHM_NAMES[flag], labels, tuning["fused_max"], tuning["reduce_chunk"]
         assert found.keys() == first.keys(), where
         for place, value in first.items():
@@ -163,7 +178,9 @@ def _job(form: str, threads: int, ordered: bool) -> Job:
     return Job(form, threads, *dealt, nelems, threads - 1, ordered, dealt)
 
 
-def _run(planner: Planner, job: Job, flag: int, sync: Sync, tuning: Tuning) -> None:
+def _run(
+    planner: Planner, job: Job, flag: int, sync: Sync, tuning: Tuning, *, at_once: bool = False
+) -> None:
     story = Calls(planner, 200 * ITEM + Calls.shift, Symbols(job.ordered), 1)
     for tight in (True, True, False, True):
         story.reduce(job, flag, sync, tuning, tight=tight)
@@ -172,7 +189,7 @@ def _run(planner: Planner, job: Job, flag: int, sync: Sync, tuning: Tuning) -> N
         other = Job("reduce", job.threads, 0, 0, 2, 9, 0, job.ordered)
     story.reduce(other, PUSH, sync, tuning, tight=True)
     story.reduce(job, flag, sync, tuning, tight=True)
-    story.run()
+    story.run(at_once=at_once)
 
 
 @pytest.mark.parametrize("to", [0, 3])
@@ -291,14 +308,15 @@ def test_broken_algorithms_are_noticed(form: str, flag: int) -> None:
     missed: dict[tuple[object, ...], str] = {}
     divided = [(False, DIVIDED)] if (form, flag) == ("reduce_mpi", MULTICORE) else []
     for labels in PLACEMENTS:
-        tree = Tree(labels)
+        whole = Planner(Tree(labels))
         for sync in (("no", "no"), ("my", "my"), BOTH):
             for ordered, tuning in (
                 (False, NARROW), (True, FUSED if sync == BOTH else NARROW), *divided,
             ):  # fmt: skip
                 job = _job(form, len(labels), ordered)
-                _run(Planner(tree), job, flag, sync, tuning)
-                plans = plans_of(job, flag, tree, sync, tuning, Symbols(ordered))
+                _run(whole, job, flag, sync, tuning)
+                made = programs_of(whole, job, flag, sync, tuning, Symbols(ordered))
+                plans = [program.plan for program in made]
                 found = list(mutations(plans))
                 rng.shuffle(found)
                 tried: Counter[object] = Counter()
@@ -308,12 +326,9 @@ def test_broken_algorithms_are_noticed(form: str, flag: int) -> None:
                     known = mutation.name in HARMLESS or (form, flag, mutation.name) in KNOWN
                     if kind in noticed or tried[kind] > 2 or known:
                         continue
-
-                    def changed(plan: Plan, m: Mutation = mutation) -> Plan:
-                        return m.plans[plan.rank] if plan.collective == form else plan
-
                     try:
-                        _run(Planner(tree, changed), job, flag, sync, tuning)
+                        broken = whole.with_plans(plans, mutation.plans)
+                        _run(broken, job, flag, sync, tuning, at_once=True)
                     except (SimulationError, WrongMemoryError) as problem:
                         noticed[kind] = type(problem).__name__
                     else:

@@ -247,7 +247,7 @@ def test_broken_plans_are_noticed(collective: str) -> None:
         for tight in (True, False):
             story.call(way, 0, n, sync, tuning, tight=tight)
         try:
-            story.run()
+            story.run(at_once=True)
         except (SimulationError, WrongMemoryError):
             continue
         pytest.fail(f"{mutation}")

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from simulated.matrix import THREADS, TUNINGS, permutation, placements
+from simulated.matrix import THREADS, TUNINGS, copied, permutation, placements
 from simulated.pool import failures_of, naming
 from simulated.reductions import ITEM, SLOTS, Symbols
 
@@ -222,13 +222,14 @@ class Case:
         return [first, first, second, other(), other(), first, other(), second]
 
     def run(
-        self, seed: int | None = None, mutate: Any = None, first: One | None = None,
-        tree: Tree | None = None,
+        self, seed: int | None = None, first: One | None = None, tree: Tree | None = None,
+        also: int | None = None, programs: dict[One, list[Program]] | None = None,
     ) -> None:  # fmt: skip
         """Simulate it; every byte, guards included, must be right.
 
-        `mutate` changes plans; `first` is called several times, instead of the case's calls; `tree`
-        has levels below its nodes.
+        `first` is called several times, instead of the case's calls; `tree` has levels below its
+        nodes; `also` is the seed of a second schedule of the same calls; `programs` run in place of
+        those of these calls.
         """
         tree, tuning = tree or Tree(self.labels), tuning_of(self.tuning)
         threads, kernel = tree.size, Symbols(self.ordered)
@@ -239,7 +240,8 @@ class Case:
         for name, size in (("slot", SLOTS * OP_SCRATCH_BYTES), ("buffer", tuning["staging_bytes"])):
             memory[name] = [bytearray(size) for _ in range(threads)]
         scripts: list[list[Action]] = [[] for _ in range(threads)]
-        programs: dict[One, list[Program]] = {}
+        at_once = programs is not None  # broken ones, of which the first finding is enough
+        programs = dict(programs or {})
 
         def fresh(nbytes: int) -> Any:
             return kernel.fresh(nbytes // ITEM).view("u1")
@@ -255,8 +257,6 @@ class Case:
                     scripts[i].append(UserWrite(name, i, GUARD, values.tobytes()))
             if one not in programs:
                 plans = [plan_of(one, me, tree, tuning, kernel) for me in range(threads)]
-                if mutate is not None:
-                    plans = [mutate(plan) for plan in plans]
                 programs[one] = [Program(plan, tree) for plan in plans]
             where = (
                 ("dst", GUARD),
@@ -277,7 +277,8 @@ class Case:
                 scripts[i].append(UserRead("dst", i, 0, expected["dst"][i].tobytes()))
                 scripts[i].append(UserRead("src", i, 0, expected["src"][i].tobytes()))
         with naming(f"{self}, {self.calls()}"):
-            Simulation(tree, memory, scripts, seed).run()
+            for schedule in (seed,) if also is None else (seed, also):
+                Simulation(tree, copied(memory), scripts, schedule).run(at_once=at_once)
 
 
 def cases(per: int, seed: int) -> list[Case]:

@@ -25,7 +25,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from support.launch import (
     GRACE,
@@ -38,11 +38,11 @@ from support.launch import (
     shared_files,
 )
 
-from xupc.cli.launcher import Outcome, job_command, run_job
+from xupc.cli.launcher import job_command, run_job
 from xupc.cli.mpi import find_mpi
 from xupc.cli.processes import kill_tagged, tagged
 
-__all__ = ["Pool", "fits", "repeat_command"]
+__all__ = ["OFF", "RANK", "Pool", "ThisMachine", "fits", "repeat_command"]
 
 RANK = Path(__file__).with_name("rank.py")
 START = 60.0  # seconds for a job to start
@@ -72,17 +72,42 @@ class _Ended(Exception):
     """A rank has gone, or the job's time was up."""
 
 
+class ThisMachine:
+    """Where a pool has its jobs: here, by the MPI under this Python."""
+
+    def environment(self, tag: str) -> dict[str, str]:
+        """Return the variables of a job; `tag` is its value of ``XUPC_TEST_JOB``."""
+        return job_environment_of_a_test(tag)
+
+    def command(self, threads: int, words: Sequence[str]) -> list[str]:
+        """Return what runs a program in a job of its own."""
+        return job_command(find_mpi(), threads, [sys.executable, *words], recover=False)
+
+    def run(
+        self, threads: int, environment: Mapping[str, str], out: BinaryIO, err: BinaryIO
+    ) -> int:
+        """Run a job of ranks until its end; return the launcher's exit status."""
+        words = [sys.executable, str(RANK)]
+        command = job_command(find_mpi(), threads, words, environment=environment, recover=False)
+        outcome = run_job(
+            command, environment, watched=False, tag_name=TEST_TAG, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=err, cwd=PROJECT, grace=GRACE,
+        )  # fmt: skip
+        return outcome.launcher_status
+
+
 class _Job:
     """One job of so many ranks."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, place: ThisMachine) -> None:
         self.threads = threads
+        self.place = place
         self.tag = uuid.uuid4().hex
         self.folder = tempfile.TemporaryDirectory(prefix="xupc-pool-", ignore_cleanup_errors=True)
-        self.outcome: Outcome | None = None
+        self.status: int | None = None  # the launcher's, at its end
         self.ranks: list[socket.socket] = []
         self._buffers: dict[socket.socket, bytes] = {}
-        self.environment = job_environment_of_a_test(self.tag)
+        self.environment = place.environment(self.tag)
         address = str(Path(self.folder.name) / "socket")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(address)
@@ -92,21 +117,15 @@ class _Job:
 
     def _start(self, address: str) -> None:
         environment = {**self.environment, "XUPC_TEST_RANK_SOCKET": address}
-        mpi = find_mpi()
-        words = [sys.executable, str(RANK)]
-        command = job_command(mpi, self.threads, words, environment=environment, recover=False)
         self._thread = threading.Thread(
-            target=self._run, args=(command, environment), name=f"pool-{self.threads}", daemon=True
+            target=self._run, args=(environment,), name=f"pool-{self.threads}", daemon=True
         )
         self._thread.start()
 
-    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def _run(self, environment: Mapping[str, str]) -> None:
         folder = Path(self.folder.name)
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            self.outcome = run_job(
-                command, environment, watched=False, tag_name=TEST_TAG, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=err, cwd=PROJECT, grace=GRACE,
-            )  # fmt: skip
+            self.status = self.place.run(self.threads, environment, out, err)
 
     def _accept(self, listener: socket.socket) -> None:
         """Wait until all ranks have sent their numbers; sort their connections by number."""
@@ -114,7 +133,7 @@ class _Job:
         came: dict[int, socket.socket] = {}
         listener.settimeout(0.2)
         while len(came) < self.threads:
-            if self.outcome is not None or time.monotonic() > deadline:
+            if self.status is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"no pool of {self.threads} ranks:\n{self.said()}")
             with contextlib.suppress(TimeoutError):
@@ -143,7 +162,7 @@ class _Job:
 
     def changes(self, env: Mapping[str, str | None]) -> dict[str, str | None]:
         """Return the variables that differ from the job's own; None: there is none."""
-        now = {**job_environment_of_a_test(self.tag), **env}
+        now = {**self.place.environment(self.tag), **env}
         names = {*now, *self.environment} - {"PYTEST_CURRENT_TEST"}
         return {
             name: now.get(name) for name in sorted(names)
@@ -153,7 +172,7 @@ class _Job:
     @property
     def alive(self) -> bool:
         """True if it can take a program."""
-        return self.outcome is None and bool(self.ranks)
+        return self.status is None and bool(self.ranks)
 
     def run(self, request: Mapping[str, Any], deadline: float) -> list[dict[str, Any]]:
         """Have all ranks run a program; their replies. `_Ended` if one does not reply."""
@@ -204,7 +223,8 @@ class _Job:
 class Pool:
     """The jobs, by number of threads; those that were used last come last."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: ThisMachine | None = None) -> None:
+        self.place = place or ThisMachine()
         self._jobs: dict[int, _Job] = {}
         self.programs, self.started, self.damages = 0, 0, []  # type: tuple[int, int, list[str]]
 
@@ -248,7 +268,7 @@ class Pool:
         if job is None:
             while self._jobs and n + sum(self._jobs) > MOST_RANKS:
                 self._jobs.pop(next(iter(self._jobs))).close()
-            job = _Job(n)
+            job = _Job(n, self.place)
             self.started += 1
         self.programs += 1
         self._jobs[n] = job
@@ -293,12 +313,13 @@ class Pool:
                 more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
                 self.damages.append(f"{Path(words[0]).name}: {'; '.join(changed[:3])}{more}")
         seconds = time.monotonic() - began
-        died = job.outcome
+        died = job.status
+        said = "" if died is None else job.said()
         left += self._left(job, processes, files, grace)
         result = Result(
-            returncode=0 if died is None else died.launcher_status,
+            returncode=died or 0,
             stdout=out.read_text(encoding="utf-8", errors="replace"),
-            stderr=err.read_text(encoding="utf-8", errors="replace") + (job.said() if died else ""),
+            stderr=err.read_text(encoding="utf-8", errors="replace") + said,
             timed_out=died is not None and not ended,
             seconds=seconds,
             leftovers=tuple(left),
@@ -312,9 +333,8 @@ class Pool:
     @staticmethod
     def _left(job: _Job, processes: set[int], files: set[str], grace: float) -> list[str]:
         """Processes that a program has started, and files; they have some seconds to go."""
-        if job.outcome is not None:
+        if job.status is not None:
             return leftovers(job.tag, grace=grace, files_before=files)
-        found = leftovers(job.tag, grace=0.0, files_before=files)
         deadline = time.monotonic() + grace
         while True:
             found = [
@@ -329,8 +349,7 @@ class Pool:
     def _command(job: _Job, words: Sequence[str], variables: Mapping[str, str | None]) -> list[str]:
         """Return what runs the same program in a job of its own."""
         settings = [f"{name}={value}" for name, value in variables.items() if value is not None]
-        mpi = find_mpi()
-        command = job_command(mpi, job.threads, [sys.executable, *words], recover=False)
+        command = job.place.command(job.threads, words)
         return [*(["env", *settings] if settings else []), *command]
 
 

@@ -47,6 +47,8 @@ def tree_seconds() -> float:
 class ProcessorTimes:
     """A plugin that notes the processor seconds of each test of this process, and prints them."""
 
+    title = "processor times"
+
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.before = self.start = 0.0
@@ -69,6 +71,11 @@ class ProcessorTimes:
             now = tree_seconds()
             self.seconds[item.nodeid] = now - self.before
             self.before = now
+
+    @property
+    def found(self) -> dict[str, float]:
+        """Return the seconds of each test of this process."""
+        return self.seconds
 
     def add(self, more: Mapping[str, float]) -> None:
         """Add what a worker has noted."""

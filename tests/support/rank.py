@@ -30,6 +30,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -418,13 +419,22 @@ def _execute(file: str, args: list[str]) -> int:
     sys.argv = [file, *args]
     sys.path[0] = str(Path(file).parent)
     try:
-        exec(compile(Path(file).read_bytes(), file, "exec"), vars(main))
+        exec(_code_of(file), vars(main))
     except SystemExit as e:
         return _status(e)
     except BaseException as e:
         sys.excepthook(type(e), e, e.__traceback__ and e.__traceback__.tb_next)
         return 130 if isinstance(e, KeyboardInterrupt) else 1
     return 0
+
+
+def _code_of(file: str) -> types.CodeType:
+    """Return a program's code; the project's own come from bytecode: they run many times."""
+    if not Path(file).is_relative_to(PROJECT):
+        return compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
+    code = SourceFileLoader("__main__", file).get_code("__main__")
+    assert code is not None
+    return code
 
 
 def _status(error: SystemExit) -> int:

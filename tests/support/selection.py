@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["LONG", "long_ones_first", "mark_live"]
+__all__ = ["LONG", "by_threads", "long_ones_first", "mark_live"]
 
 # Tests whose processes sleep, hang, die or start: several run at a time on few cores.
 WAITING = (
@@ -50,6 +50,22 @@ def long_ones_first(items: list[pytest.Item]) -> None:
         return name not in LONG or "cluster" in item.path.parts
 
     items.sort(key=comes_later)
+
+
+def by_threads(items: list[pytest.Item]) -> None:
+    """Sort live tests by numbers of threads: a process that runs some then needs few jobs.
+
+    pytest-xdist gives each process tests that follow each other.
+    """
+
+    def threads(item: pytest.Item) -> int:
+        if "live" not in item.path.parts:
+            return 0
+        given = _parameters(item)
+        number = given.get("threads", given.get("n", len(given.get("labels", ""))))
+        return number if isinstance(number, int) else 0
+
+    items.sort(key=threads)
 
 
 def mark_live(items: Iterable[pytest.Item]) -> None:

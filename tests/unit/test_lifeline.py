@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import socket
 import time
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -158,3 +161,23 @@ def test_lines_that_come_in_parts_are_whole() -> None:
         assert peer.lines() == ([], True)
         far.sendall(b'"}\n{"bye": true}\n')
         assert peer.lines() == ([{"doing": "a"}, {"bye": True}], True)
+
+
+def test_a_closed_one_is_given_back_with_what_its_functions_hold() -> None:
+    machine = Machine(0)
+    in_threads(1, machine.join)
+    assert machine.line is not None
+    kept = weakref.ref(machine.line), weakref.ref(machine)
+    machine.line.close()
+    del machine
+    gc.collect()
+    assert [x() for x in kept] == [None, None]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_no_connections(machines: list[Machine]) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(sum(len(machine.line._peers) for machine in machines))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert all(machine.line._peers for machine in machines)

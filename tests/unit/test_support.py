@@ -11,7 +11,7 @@ import pytest
 from support.launch import program_file
 from support.pool import fits
 from support.progress import clock
-from support.selection import LONG, mark_live
+from support.selection import LONG, by_threads, mark_live
 
 
 class Item:
@@ -119,3 +119,13 @@ def test_the_long_tests_are_there() -> None:
     texts = [file.read_text(encoding="utf-8") for file in tests.glob("*/test_*.py")]
     found = {name for text in texts for name in re.findall(r"^def (test_\w+)", text, re.M)}
     assert found >= LONG
+
+
+def test_live_tests_of_as_many_threads_follow_each_other() -> None:
+    items = [
+        Item("test_data", "test_a", threads=4), Item("test_launch", "test_b"),
+        Item("test_level_barriers", "test_c", labels="00011"), Item("test_values", "test_d", n=2),
+        Item("test_data", "test_e", threads=4),
+    ]  # fmt: skip
+    by_threads(items)  # type: ignore[arg-type]
+    assert [item.name[-1] for item in items] == ["b", "d", "a", "e", "c"]

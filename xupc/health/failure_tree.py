@@ -39,6 +39,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
+from weakref import WeakSet
 
 from ..errors import death_text, thread_name
 from .control_layout import DEAD
@@ -197,8 +198,7 @@ class FailureTree:
             if listener is not None:
                 first = RADIX * rank + 1
                 self._accept(listener, sum(there[first : first + RADIX]))
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._drop)
+        _trees.add(self)
 
     # -- making the tree -----------------------------------------------------------------
     def _connect(self, parent: MachineRow, hello: Line) -> None:
@@ -329,6 +329,19 @@ class FailureTree:
         for peer in self._peers:
             peer.socket.close()
         self._peers.clear()
+
+
+_trees: WeakSet[FailureTree] = WeakSet()
+"""Those whose connections a forked child must not keep; Python keeps what it calls after a fork."""
+
+
+def _drop_all() -> None:
+    for tree in _trees:
+        tree._drop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_all)
 
 
 def _hello(me: Identity, token: str) -> Line:

@@ -1,8 +1,13 @@
-"""Examples with one mistake each, which they must notice: ``... CASE [MISTAKE]``."""
+"""Examples with one mistake each, which they must notice: ``... CASE [MISTAKE]``.
+
+Each thread prints the status that it would exit with; in the case ``exits`` it exits.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +24,21 @@ from support.cases import case, run_case
 
 import xupc
 
-FFT: Any = fft
-IS_SORT: Any = is_sort
-LOOKUP_TABLE: Any = lookup_table
-POISSON: Any = poisson
-SAMPLE_SORT: Any = sample_sort
-SOBEL: Any = sobel
+
+@contextmanager
+def instead(of: object, name: str, value: object) -> Iterator[None]:
+    """Give an object another attribute, for a while: other programs run in this process later."""
+    right = getattr(of, name)
+    setattr(of, name, value)
+    try:
+        yield
+    finally:
+        setattr(of, name, right)
+
+
+def ended(status: int) -> None:
+    """Print an example's status, a whole line at once."""
+    sys.stdout.write(f"status {status}\n")
 
 
 @case
@@ -37,17 +51,27 @@ def integer_sort(what: str) -> None:
         keys[100] = 0
         return keys
 
-    if what == "a key":
-        IS_SORT.make_keys = wrong
-    else:
-        IS_SORT.np.repeat = lambda *args: repeat(*args)[::-1]
-    sys.exit(is_sort.main("S"))
+    mistakes = {
+        "a key": instead(is_sort, "make_keys", wrong),
+        "the order": instead(np, "repeat", lambda *args: repeat(*args)[::-1]),
+    }
+    with mistakes[what]:
+        ended(is_sort.main("S"))
+
+
+def with_another_result() -> int:
+    with instead(poisson, "WANTED", 0.1):
+        return poisson.main(16, "pull")
 
 
 @case
 def solution() -> None:
-    POISSON.WANTED = 0.1
-    sys.exit(poisson.main(16, "pull"))
+    ended(with_another_result())
+
+
+@case
+def exits() -> None:
+    sys.exit(with_another_result())
 
 
 @case
@@ -58,8 +82,8 @@ def table() -> None:
     def wrong(table: Any, *rest: Any) -> Any:
         return look_up(table, *rest) * (1 + (not table.flags.writeable))
 
-    LOOKUP_TABLE.look_up = wrong
-    sys.exit(lookup_table.main(20000, 1000))
+    with instead(lookup_table, "look_up", wrong):
+        ended(lookup_table.main(20000, 1000))
 
 
 @case
@@ -75,13 +99,13 @@ def transform(what: str) -> None:
         spectrum[3, 2, 1] *= 1 + 1e-6
         return spectrum
 
-    if what == "the time step":
-        FFT.DIFFUSION *= 1 + 1e-9
-    elif what == "the exchange":
-        FFT.Cube.__init__ = without_exchange
-    else:
-        FFT.np.fft.fftn = one_value_wrong
-    sys.exit(fft.main("S"))
+    mistakes = {
+        "the time step": instead(fft, "DIFFUSION", fft.DIFFUSION * (1 + 1e-9)),
+        "the exchange": instead(fft.Cube, "__init__", without_exchange),
+        "one value of the spectrum": instead(np.fft, "fftn", one_value_wrong),
+    }
+    with mistakes[what]:
+        ended(fft.main("S"))
 
 
 @case
@@ -94,8 +118,8 @@ def sampled_sort(what: str) -> None:
             return result[::-1]
         return result[1:] if what == "LOST OR CHANGED" else result + (result > 1)
 
-    SAMPLE_SORT.sample_sort = wrong
-    sys.exit(sample_sort.main(5000))
+    with instead(sample_sort, "sample_sort", wrong):
+        ended(sample_sort.main(5000))
 
 
 @case
@@ -105,13 +129,17 @@ def edges(what: str) -> None:
 
     def without_neighbours(mine: Any) -> Any:
         pixels = mine.mine.local.reshape(mine.rows, mine.width)
-        return SOBEL.np.pad(pixels[: mine.end - mine.first], 1, mode="edge")
+        return np.pad(pixels[: mine.end - mine.first], 1, mode="edge")
 
-    if what == "no rows of neighbours":
-        SOBEL.Filter.framed = without_neighbours
-    else:
-        SOBEL.scaled = lambda found, _: right(found, int(found.max(initial=0)))
-    sys.exit(sobel.main(100, ""))
+    def by_own_edges(found: Any, _: Any) -> Any:
+        return right(found, int(found.max(initial=0)))
+
+    mistakes = {
+        "no rows of neighbours": instead(sobel.Filter, "framed", without_neighbours),
+        "no strongest edge": instead(sobel, "scaled", by_own_edges),
+    }
+    with mistakes[what]:
+        ended(sobel.main(100, ""))
 
 
 run_case()

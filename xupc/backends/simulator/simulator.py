@@ -123,11 +123,14 @@ class Simulation:
         push = self._queue.append if seed is None else self._pool.append
         self._world = World(memory, scripts, push)
 
-    def run(self) -> None:
-        """Run all scripts; raise ProtocolError, RaceError, DeadlockError or WrongBytesError."""
+    def run(self, *, at_once: bool = False) -> None:
+        """Run all scripts; raise ProtocolError, RaceError, DeadlockError or WrongBytesError.
+
+        `at_once`: raise the first race or misuse of the protocol when it is found, without others.
+        """
         try:
-            self._run_actors()
-            self._raise_findings()
+            self._run_actors(at_once)
+            self._raise_findings(at_once)
         finally:
             # cut the reference cycles, so that memory is freed at once: plans are large
             for thread in self._world.threads:
@@ -135,25 +138,28 @@ class Simulation:
                     stream.lanes = ()
                 thread.streams.clear()
 
-    def _run_actors(self) -> None:
+    def _run_actors(self, at_once: bool) -> None:
         for thread in self._world.threads:
             self._world.push(thread)
         if self._random is None:
             queue = self._queue
-            while queue:
+            while queue and not (at_once and self._has_findings()):
                 actor = queue.popleft()
                 _TURNS[type(actor)](self, actor)
         else:
             pool, chance = self._pool, self._random.random
-            while pool:
+            while pool and not (at_once and self._has_findings()):
                 i = int(chance() * len(pool))
                 pool[i], pool[-1] = pool[-1], pool[i]
                 actor = pool.pop()
                 _TURNS[type(actor)](self, actor)
 
-    def _raise_findings(self) -> None:
+    def _has_findings(self) -> bool:
+        return bool(self._world.races or self._world.protocol)
+
+    def _raise_findings(self, at_once: bool) -> None:
         world = self._world
-        stuck = blocked(world)
+        stuck = [] if at_once and self._has_findings() else blocked(world)
         if world.protocol:
             raise ProtocolError(*world.protocol)
         if world.races:
