@@ -167,6 +167,20 @@ def test_the_threads_from_which_barriers_go_by_levels() -> None:
     assert tuning["level_barrier_min"] == FLAT_THREADS + 1
 
 
+@pytest.mark.parametrize(("nodes", "messages"), [(2, 2), (4, 12)])
+def test_a_led_call_is_one_exchange_of_messages(nodes: int, messages: int) -> None:
+    """Arrivals, a message to each other node, the release: 20 us, and a few lines of 200 ns."""
+    tree = tree_on(SOCKETS, nodes)
+    call = call_on(tree, Operand(0), Operand(1), 0, 8, sync="all")
+    found = counts_of(variant_of("broadcast", MULTICORE, "led"), call)
+    assert table(found)["node"] == (8 * (nodes - 1), nodes - 1, messages, 1)
+    assert 20_000 < found.chain_ns < 21_500
+    plans = [Program(barrier_plan(rank, tree.size), tree) for rank in range(tree.size)]
+    barrier = count(plans)
+    assert table(barrier)["node"] == (0, 0, messages, 1)
+    assert 20_000 < barrier.chain_ns < 21_000
+
+
 def test_messages_count_between_nodes() -> None:
     call = call_on(tree_on(SOCKETS, nodes=2), Operand(0), Operand(1), 0, 128)
     found = counts_of(variant_of("broadcast", MULTICORE, "star"), call)
