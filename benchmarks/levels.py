@@ -1,7 +1,8 @@
 """Count what collectives move across sockets and L3 domains, flat and by levels: a table.
 
 ``python benchmarks/levels.py > benchmarks/results/levels.md``; with names of machines: their parts;
-with the word ``rows``: the part about scans over rows of blocks; ``nodes``: the one about nodes.
+with names of collectives too: their rows. With the word ``rows``: the part about scans over rows of
+blocks; ``nodes``: the one about nodes; ``scans``: the one about scans on nodes.
 
 Each collective of a machine is counted in a process of its own, as many at a time as there are
 cores, the largest machines first. The counts do not depend on that.
@@ -15,8 +16,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import product
-
-import numpy as np
 
 from xupc.algorithms import registry
 from xupc.algorithms.conditions import CallFacts
@@ -49,26 +48,28 @@ COLLECTIVES = (
 )  # fmt: skip
 SIZES = (8, 1 << 16)
 PLACES_OF_NODES = ((2, "2x2x4"), (4, "2x2x4"), (2, "2x4x4"))
+PLACES_OF_SCANS = ((2, "1x8"), *PLACES_OF_NODES)
 COLLECTIVES_OF_NODES = (
     "reduce_mpi", "reduce_mpi_all", "reduce_scatter", "allav_reduce", "allav_reduce_all",
-    "allav_reduce_scatter",
+    "allav_reduce_scatter", "allav_prefix_reduce",
 )  # fmt: skip
 SIZES_OF_NODES = {False: (4096, 1 << 16), True: (4096,)}  # True: a block for each thread
 MACHINES_OF_ROWS = ("2x4", "1x4x8", "2x4x4", "2x4x8")
-MOST_OF_SCANS = 128
-"""Threads of a machine on which scans are counted: their plans grow with the square."""
+ROWS_OF_NODES = (1, 2, 20, 300)
 
 
-def main(machines: Sequence[str]) -> None:
-    """Print the page, or the parts of some machines."""
-    parts = {"rows": _print_rows, "nodes": _print_nodes}
-    if parts.keys() >= {*machines} and machines:
-        for word in machines:
+def main(words: Sequence[str]) -> None:
+    """Print the page, or what some words name."""
+    parts = {"rows": _print_rows, "nodes": _print_nodes, "scans": _print_scans}
+    if parts.keys() >= {*words} and words:
+        for word in words:
             parts[word]()
         return
-    if not machines:
+    if not words:
         print(HEAD)
-    tasks = {machine: _tasks(machine) for machine in machines or MACHINES}
+    named = [name for name in COLLECTIVES if name in words]
+    machines = [word for word in words if word not in named] or MACHINES
+    tasks = {machine: _tasks(machine, named) for machine in machines}
     with ProcessPoolExecutor(os.cpu_count(), initializer=gc.disable) as pool:
         made: dict[tuple[str, str, int], Future[list[list[str]]]] = {
             task: pool.submit(_counted, *task)
@@ -80,9 +81,10 @@ def main(machines: Sequence[str]) -> None:
                 for row in made[task].result():
                     print(f"| {' | '.join(row)} |", flush=True)
             print()
-    if not machines:
+    if not words:
         _print_rows()
         _print_nodes()
+        _print_scans()
 
 
 def _print_nodes() -> None:
@@ -100,13 +102,10 @@ def _print_nodes() -> None:
 def _print_rows() -> None:
     """Print the part about scans over rows of blocks of 3 elements."""
     print(ROWS, flush=True)
-    tuning = built_in().tuning(Place.of(np.array([1]), "mpich", "shm", oversubscribed=False))
     for machine, rows in product(MACHINES_OF_ROWS, (2, 20, 300)):
         found = describe(machine)
         tree = with_machine(Tree([0] * len(found.cpus)), found)
-        layout = Layout(tree.size, 0, 0, 3, 3 * rows * tree.size)
-        spec = ScanSpec(layout, layout, 8, backward=False)
-        call = CallFacts(tree, tuning, ("all", "all"), [spec], kernels.find("f8", Op.ADD))
+        call = _scan(tree, rows)
         for variant in registry.find("prefix_reduce", MULTICORE).variants:
             if variant.label in ("push", "levels"):
                 numbers = _numbers(programs_of(variant, call))
@@ -114,15 +113,39 @@ def _print_rows() -> None:
                 print(f"| {' | '.join(row)} |", flush=True)
 
 
+def _print_scans() -> None:
+    """Print the part about scans on several nodes: all variants that can run."""
+    print(SCANS, flush=True)
+    for (nodes, machine), rows in product(PLACES_OF_SCANS, ROWS_OF_NODES):
+        found = describe(machine)
+        call = _scan(with_machine(Tree([k for k in range(nodes) for _ in found.cpus]), found), rows)
+        for variant in registry.find("prefix_reduce", MULTICORE).variants:
+            if variant.can_run(call):
+                numbers = _numbers(programs_of(variant, call))
+                row = [str(nodes), machine, str(rows), variant.name, *numbers]
+                print(f"| {' | '.join(row)} |", flush=True)
+
+
+def _scan(tree: Tree, rows: int) -> CallFacts:
+    """Return a scan over so many rows of blocks of 3 elements."""
+    place = Place.of(tree.node_sizes, "mpich", "shm", oversubscribed=False)
+    layout = Layout(tree.size, 0, 0, 3, 3 * rows * tree.size)
+    spec = ScanSpec(layout, layout, 8, backward=False)
+    kernel = kernels.find("f8", Op.ADD)
+    return CallFacts(tree, built_in().tuning(place), ("all", "all"), [spec], kernel)
+
+
 def _threads(machine: str) -> int:
     return len(describe(machine).cpus)
 
 
-def _tasks(machine: str) -> list[tuple[str, str, int]]:
-    """Return what is counted on a machine: (machine, collective, bytes), barriers first."""
-    few = _threads(machine) <= MOST_OF_SCANS
-    counted = [name for name in COLLECTIVES if few or not name.endswith("prefix_reduce")]
-    return [(machine, "barrier", 0), *((machine, *x) for x in product(counted, SIZES))]
+def _tasks(machine: str, named: Sequence[str]) -> list[tuple[str, str, int]]:
+    """Return what is counted on a machine: (machine, collective, bytes), barriers first.
+
+    `named`: these collectives alone; none: all.
+    """
+    counted = [(machine, *x) for x in product(named or COLLECTIVES, SIZES)]
+    return counted if named else [(machine, "barrier", 0), *counted]
 
 
 def _counted(machine: str, collective: str, nbytes: int) -> list[list[str]]:
@@ -188,6 +211,14 @@ NODES = f"""
 
 | nodes | machine | {' | '.join(COLUMNS)} |
 {'|---' * (len(COLUMNS) + 2)}|"""
+SCANS = f"""
+## Scans on several nodes
+
+`all_prefix_reduce` of 8-byte values in blocks of 3. Of the variants that can run, the first one but
+`levels` is the default of MULTICORE.
+
+| nodes | machine | rows | {' | '.join(COLUMNS[2:])} |
+{'|---' * (len(COLUMNS) + 1)}|"""
 HEAD = "\n".join([
     "This page is counted and modelled, not measured.",
     "",
@@ -198,7 +229,6 @@ HEAD = "\n".join([
     "barriers, which are flat but in the last column. In a job more than 16 threads on several",
     "domains have barriers by levels, others flat ones. A machine is written as in",
     "`XUPC_TOPOLOGY`. Where the sockets have one L3 domain each, that level is the socket.",
-    f"Scans are counted on at most {MOST_OF_SCANS} threads.",
     "`python benchmarks/levels.py` makes the page. Parameters:",
     "",
     *(f"- {source}" for source in SOURCES),

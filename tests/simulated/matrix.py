@@ -497,8 +497,10 @@ class Story:
         return self._base()
 
     def _make(self, call: Call) -> None:
-        for script in self.scripts:
+        """Let all threads call it, then write to their staging buffers, as a later call may."""
+        for x, script in enumerate(self.scripts):
             script.append(call)
+            script.append(UserWrite("buffer", x, 0, bytes(len(self.memory["buffer"][x]))))
         self.calls += 1
 
     # the run ----------------------------------------------------------------------------

@@ -125,6 +125,7 @@ class Case:
                 expected["dst"][to, there : there + n] = expected["src"][of, here : here + n]
             for i in range(threads):
                 scripts[i].append(call)
+                scripts[i].append(UserWrite("buffer", i, 0, bytes(tuning["staging_bytes"])))
                 scripts[i].append(UserRead("dst", i, 0, expected["dst"][i].tobytes()))
                 scripts[i].append(UserRead("src", i, 0, expected["src"][i].tobytes()))
         with naming(self):

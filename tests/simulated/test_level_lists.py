@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 
 import pytest
-from simulated.level_trees import nested, shuffled, tree_of
-from simulated.matrix import SYNCS, TUNINGS
+from simulated.level_trees import nested, on_nodes, shuffled, tree_of
+from simulated.matrix import SYNCS, TUNINGS, placements
 from simulated.transfers import ListPlanner, ListStory
 from support.soak import amount, seed
 
 from xupc.algorithms.registry import Variant, find
 from xupc.backends.simulator.errors import RaceError
 from xupc.flags import MULTICORE
-from xupc.topology.levels import NodeLevels, node_levels
+from xupc.topology.levels import node_levels
 from xupc.topology.machine import describe
+from xupc.topology.tree import Tree
 
 LENGTHS = (1, 17, 40)
 
@@ -26,12 +27,12 @@ def by_levels(collective: str) -> Variant:
 VARIANTS = [by_levels("broadcast_x"), by_levels("gather_all_x")]
 
 
-def check(levels: NodeLevels, rng: random.Random, *, schedule: int | None = None) -> None:
-    """Simulate some calls in a row of each variant on one node with these levels."""
-    planner = ListPlanner(tree_of(levels))
+def check(tree: Tree, rng: random.Random, *, schedule: int | None = None) -> None:
+    """Simulate some calls in a row of each variant."""
+    planner = ListPlanner(tree)
     for variant in VARIANTS:
         n = rng.choice(LENGTHS)
-        story = ListStory(planner, levels.size * (n + 2), rng.randrange(1 << 30))
+        story = ListStory(planner, tree.size * (n + 2), rng.randrange(1 << 30))
         tuning = TUNINGS[rng.choice(list(TUNINGS))][0]
         for _ in range(3):
             lists, sync = rng.randrange(6), rng.choice(SYNCS)
@@ -48,14 +49,24 @@ def test_every_tree_of_levels(threads: int) -> None:
     for i, levels in enumerate(every):
         if i % parts == seed() % parts:
             rng = random.Random(f"{seed()} {threads} {i}")
-            check(shuffled(levels, rng) if i % 2 else levels, rng, schedule=i)
+            check(tree_of(shuffled(levels, rng) if i % 2 else levels), rng, schedule=i)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("threads", [2, 3, 5, 8])
+def test_several_nodes(threads: int) -> None:
+    """Nodes of any sizes, each with levels of its own, threads in any order."""
+    for labels in placements(threads).values():
+        for i in range(amount(2, 60)):
+            rng = random.Random(f"{seed()} {labels} {i}")
+            check(on_nodes(labels, rng), rng, schedule=i)
 
 
 @pytest.mark.parametrize("machine", ["2x4x4", "3,1/2,2"])
 def test_larger_machines(machine: str) -> None:
     found = describe(machine)
     rng = random.Random(machine)
-    check(node_levels(found, found.masks(len(found.cpus))), rng)
+    check(tree_of(node_levels(found, found.masks(len(found.cpus)))), rng)
 
 
 def test_a_reader_that_does_not_wait_for_an_entry_is_noticed(
@@ -64,4 +75,4 @@ def test_a_reader_that_does_not_wait_for_an_entry_is_noticed(
     monkeypatch.setattr("xupc.algorithms.level_flow.Flow.begin", lambda *_: None)
     found = describe("2x2x2")
     with pytest.raises(RaceError):
-        check(node_levels(found, found.masks(8)), random.Random(1))
+        check(tree_of(node_levels(found, found.masks(8))), random.Random(1))

@@ -90,7 +90,10 @@ def test_shared_arrays(form: str) -> None:
             check_shared(form, tree, rng)
 
 
-SEVERAL_NODES = ("broadcast", "gather_all", "reduce", "reduce_all", "reduce_scatter")
+SEVERAL_NODES = (
+    "broadcast", "gather_all", "reduce", "reduce_all", "reduce_scatter", "prefix_reduce",
+    "exclusive_suffix_reduce",
+)  # fmt: skip
 ROOM = {
     "eager_max": 0, "staging_chunk": 512, "staging_bytes": 8192, "parallel_fold_threads": 99,
     "direct_min": 0, "few_nodes_max": 8,
@@ -180,7 +183,9 @@ def test_exact_shared_ones_keep_the_order_on_several_nodes(form: str) -> None:
     assert ran
 
 
-@pytest.mark.parametrize("form", ["reduce", "reduce_all", "reduce_scatter"])
+@pytest.mark.parametrize(
+    "form", ["reduce", "reduce_all", "reduce_scatter", "suffix_reduce", "exclusive_prefix_reduce"]
+)
 def test_exact_ones_keep_the_order_on_several_nodes(form: str) -> None:
     rng, sizes, ran = random.Random(form), {**tuning_of("small"), **ROOM}, 0
     variant = by_levels(f"allav_{form}")

@@ -1,8 +1,9 @@
 """Sequences of calls on arrays of values, simulated, with oracles.
 
-Each thread's dst and src are its own: before a call it writes them, after it it reads them,
-with nothing between one call and the next. Races are therefore those of op_scratch and staging
-buffers. Reductions run on symbols, as in `reductions`.
+Each thread's dst and src are its own: before a call it writes them, after it it reads them. Between
+one call and the next it only writes to its staging buffer, as a later call of any kind may. Races
+are therefore those of op_scratch and staging buffers. Reductions run on symbols, as in
+`reductions`.
 """
 
 from __future__ import annotations
@@ -274,6 +275,7 @@ class Case:
             dst[:] = result
             for i in range(threads):
                 scripts[i].append(call)
+                scripts[i].append(UserWrite("buffer", i, 0, bytes(tuning["staging_bytes"])))
                 scripts[i].append(UserRead("dst", i, 0, expected["dst"][i].tobytes()))
                 scripts[i].append(UserRead("src", i, 0, expected["src"][i].tobytes()))
         with naming(f"{self}, {self.calls()}"):

@@ -167,6 +167,20 @@ def test_the_threads_from_which_barriers_go_by_levels() -> None:
     assert tuning["level_barrier_min"] == FLAT_THREADS + 1
 
 
+@pytest.mark.parametrize(("nodes", "messages"), [(2, 2), (4, 12)])
+def test_a_led_call_is_one_exchange_of_messages(nodes: int, messages: int) -> None:
+    """Arrivals, a message to each other node, the release: 20 us, and a few lines of 200 ns."""
+    tree = tree_on(SOCKETS, nodes)
+    call = call_on(tree, Operand(0), Operand(1), 0, 8, sync="all")
+    found = counts_of(variant_of("broadcast", MULTICORE, "led"), call)
+    assert table(found)["node"] == (8 * (nodes - 1), nodes - 1, messages, 1)
+    assert 20_000 < found.chain_ns < 21_500
+    plans = [Program(barrier_plan(rank, tree.size), tree) for rank in range(tree.size)]
+    barrier = count(plans)
+    assert table(barrier)["node"] == (0, 0, messages, 1)
+    assert 20_000 < barrier.chain_ns < 21_000
+
+
 def test_messages_count_between_nodes() -> None:
     call = call_on(tree_on(SOCKETS, nodes=2), Operand(0), Operand(1), 0, 128)
     found = counts_of(variant_of("broadcast", MULTICORE, "star"), call)
@@ -200,11 +214,18 @@ def test_each_border_is_crossed_by_the_fewest_bytes(collective: str, machine: st
     assert bytes_of == [n * LEAST[collective](tree.size, some) for some in domains]
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("machine", "nodes"), [*((machine, 1) for machine in MACHINES), ("2x2x2", 3), ("3,1/2,2", 2)]
+)
 @pytest.mark.parametrize("collective", ["broadcast_v", "gather_all_x"])
-def test_blocks_of_any_length_cross_each_border_once(collective: str, machine: str) -> None:
-    """Each block enters all domains but that of its own thread."""
-    tree = tree_on(machine)
+def test_blocks_of_any_length_cross_each_border_once(
+    collective: str, machine: str, nodes: int
+) -> None:
+    """Each block enters all domains but that of its own thread.
+
+    The root of its node reads it once more for each other node, in order to send it.
+    """
+    tree = tree_on(machine, nodes)
     size = tree.size
     lengths = {1: 192} if collective == "broadcast_v" else {i: 64 * (i % 3) for i in range(size)}
     places = dict(zip(lengths, np.cumsum([0, *lengths.values()]).tolist(), strict=False))
@@ -212,8 +233,15 @@ def test_blocks_of_any_length_cross_each_border_once(collective: str, machine: s
     moves = Transfers.of(*np.array(rows, np.int64).T)
     call = call_on(tree, Operand(0), Operand(1), moves)
     found = counts_of(variant_of(collective, MULTICORE, "levels"), call, chains=False)
-    total = sum(lengths.values())
-    assert [x.nbytes for x in found.levels] == [total * (x.domains - 1) for x in found.levels]
+    total, inside = sum(lengths.values()), tree.size // nodes
+    levels = [level.root_of for level in tree.levels(0).levels] + [tuple(range(inside))]
+    sent = [
+        (nodes - 1) * sum(n for of, n in lengths.items() if root_of[of % inside])
+        for root_of in levels
+    ]
+    assert [x.nbytes for x in found.levels] == [
+        total * (x.domains - 1) + more for x, more in zip(found.levels, sent, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("machine", MACHINES[:4])
@@ -240,22 +268,28 @@ def scans_of(collective: str, tree: Tree, rows: int) -> tuple[Variant, CallFacts
     return variant_of(collective, MULTICORE, "levels"), call
 
 
-@pytest.mark.parametrize("machine", ["2x2x2", "2x4x4", "8,8/8,6", "3,1/2,2"])
+@pytest.mark.parametrize(
+    ("machine", "nodes"),
+    [("2x2x2", 1), ("2x4x4", 1), ("8,8/8,6", 1), ("3,1/2,2", 1), ("2x2x2", 3), ("2x4x4", 2)],
+)
 @pytest.mark.parametrize(("collective", "rows"), [("prefix_reduce", 1), ("prefix_reduce", 3)])
 def test_a_scan_passes_one_value_out_of_a_domain_and_one_into_it(
-    collective: str, rows: int, machine: str
+    collective: str, rows: int, machine: str, nodes: int
 ) -> None:
     """The domain of the root of the one around has its values there: nothing crosses its border.
 
-    Nothing comes before the first row of the first thread, nor behind the last row of the last.
+    Nothing comes before the first row of the first thread, nor behind the last row of the last. A
+    node sends its value to all that join it: those behind it, and all if more rows come.
     """
-    tree = tree_on(machine)
+    tree = tree_on(machine, nodes)
     found = counts_of(*scans_of(collective, tree, rows), chains=False)
     counted = {x.level: x.nbytes for x in found.levels}
-    values = 0
+    pairs = nodes * (nodes - 1)
+    values = pairs * (rows - 1) + pairs // 2
+    assert counted["node"] == 8 * values
     for wider, level in pairwise(tree.levels(0).levels):
         others = set(level.roots) - set(wider.roots)
-        values += 2 * rows * len(others) - (level.root_of[-1] in others)
+        values += nodes * 2 * rows * len(others) - (level.root_of[-1] in others)
         assert counted[level.name] == 8 * values, level.name
 
 

@@ -88,6 +88,18 @@ def test_scans_on_a_node_with_levels_go_by_levels_over_rows_of_blocks() -> None:
         assert other.name == "multicore:levels"
 
 
+def test_scans_on_a_few_nodes_go_by_levels_over_rows_of_blocks() -> None:
+    """One block on each thread: node roots exchange the values of all threads."""
+    for levels in ("", "2,4"):
+        nodes = built_in().at(Place.of([16, 16], "mpich", "tcp", False, levels))
+        for name in ("suffix_reduce", "exclusive_prefix_reduce"):
+            tried: list[str] = []
+            while not tried or tried[-1] != "levels":
+                found = nodes.rule(name, 8, lambda rule, t=tried: rule.variant not in t)
+                tried.append(found.variant)
+            assert tried == ["led", "table", "levels"]
+
+
 @pytest.mark.parametrize("levels", ["", "2x4", "0", "many", "2,", "01"])
 def test_bad_levels(levels: str) -> None:
     with pytest.raises(ValueError, match=r'levels.*expected "none", "some", or the domains'):

@@ -32,7 +32,7 @@ from .conditions import CallFacts, by_name, fused, on_one_node, on_several_nodes
 from .registry import algorithm
 from .transfer_lists import COLLECTIVES, Ints, Transfers
 
-__all__ = ["distinct", "pull", "push", "send_and_receive"]
+__all__ = ["Work", "distinct", "exchange_blocks", "pull", "push", "send_and_receive"]
 
 
 def pull(t: Recorder, dst: Operand, src: Operand, moves: Transfers) -> None:
@@ -400,7 +400,8 @@ def _share(t: Recorder, dst: Operand, src: Operand, work: Work) -> None:
     speaks = t.me == t.node_root and bool(work.events)
     if speaks:
         with t.net():
-            _speak(t, dst, src, work, arrived)
+            listeners = [Ranks(rank) for rank in work.followers if rank != t.me]
+            exchange_blocks(t, dst, src, work, arrived, listeners)
     # in pieces, so that a node root can make progress with its messages in between
     most = t.tuning["max_message"] if speaks else MOST_BYTES
     _copy(t, dst, src, work.local.take(work.movers == t.me), most)
@@ -412,8 +413,10 @@ def _share(t: Recorder, dst: Operand, src: Operand, work: Work) -> None:
     t.done_each(owners, users)
 
 
-def _speak(t: Recorder, dst: Operand, src: Operand, work: Work, arrived: int) -> None:
-    """Record a node root's messages, and its notices to its threads of what has arrived.
+def exchange_blocks(
+    t: Recorder, dst: Operand, src: Operand, work: Work, arrived: int, listeners: Sequence[Ranks]
+) -> None:
+    """Record the messages of a node root, and its notices to `listeners` of what has arrived.
 
     Receives are posted ahead of their places. A receive that is waited for is at an earlier place
     than all messages that are still to be sent, so this cannot deadlock.
@@ -421,7 +424,6 @@ def _speak(t: Recorder, dst: Operand, src: Operand, work: Work, arrived: int) ->
     crossing, window = work.crossing, t.tuning["window"]
     coming = [event for event in work.events if event.takes]
     to_notify = {notice[-1].at: number for number, notice in enumerate(work.notices, 1)}
-    listeners = [Ranks(rank) for rank in work.followers if rank != t.me]
     tickets: dict[tuple[Any, ...], int] = {}
     have: set[tuple[Any, ...]] = set()
 

@@ -57,7 +57,7 @@ def block_entries(
     The blocks that enter a domain are divided evenly among its threads, in order. One more array,
     the last, has each thread as a domain of its own.
     """
-    begin = np.arange(levels.size) if starts is None else np.array(starts)
+    begin = np.arange(levels.size) if starts is None else np.array(starts, int)
     found = [np.broadcast_to(begin, (levels.size, begin.size))]
     for roots in _roots(levels):
         chosen = np.empty((levels.size, begin.size), int)

@@ -49,6 +49,7 @@ class Relay:
     ) -> None:
         self.t = t
         self.crossing = crossing
+        self.passed_down = False  # whether threads read landing places of others than the node root
         self.out, self.landing = self.places(t, out, landing, deep)
         self._deep = deep
 
@@ -175,7 +176,7 @@ class Relay:
         t = self.t
         if self.landing.short:
             return
-        if only is None and not self.out.short:
+        if only is None and (self.passed_down or not self.out.short):
             t.node_barrier()
             return
         taken = t.channel()

@@ -1,4 +1,4 @@
-"""all_prefix_reduce and all_suffix_reduce by the levels below a node.
+"""all_prefix_reduce and all_suffix_reduce by the levels below a node, and on a few nodes.
 
 On the way up the root of each domain joins the values of its threads. On the way down it gets what
 lies before them from the root of the domain around, and each thread continues from there. So one
@@ -9,12 +9,15 @@ on aligned positions (`scan_brackets`). With two L3 domains of two threads::
     down    2: a+b                  what lies before a domain enters it
     along   0: a   1: a+b   2: (a+b)+c   3: (a+b)+(c+d)
 
-Rows follow each other: the node root keeps what lies before the next ones.
+Between up and down each node root sends the value of its node where it is needed, in one
+message each, and joins what lies before its node itself.
+
+Rows follow each other: each node root keeps what lies before the next ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, pairwise
 
@@ -23,20 +26,36 @@ import numpy as np
 from ..flags import MULTICORE
 from ..plan.placement import Facts
 from ..plan.recorder import Recorder
-from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, FoldOperand
+from ..plan.steps import OP_SCRATCH, OP_SCRATCH_BYTES, STAGING, BlockRef, Blocks, FoldOperand
 from ..records import record
+from ..topology.levels import NodeLevels
 from .conditions import CallFacts, by_name
 from .level_flow import Flow, Reading
 from .prefix_reduce import dealt
 from .private_staging import LINE, Places
 from .registry import algorithm
 from .scan_blocks import results, turned, values_of_rows
-from .scan_brackets import BEFORE, Domain, ScanTree, Span, scan_tree
+from .scan_brackets import (
+    BEFORE,
+    COPIED,
+    GIVEN,
+    NEEDS,
+    USED,
+    Domain,
+    NodePositions,
+    ScanTree,
+    Span,
+    scan_tree,
+    team_domain,
+)
 from .scan_spec import ScanSpec
 
 _SUMMARY = (
-    "Values are joined inside each cache domain and socket first; what lies before one enters it."
+    "Values are joined inside each cache domain, socket and node first; what lies before one "
+    "enters it."
 )
+_TIMES = 8
+"""On several nodes: the areas that a node with levels may have, over those of one without."""
 
 
 # --- what each thread keeps -----------------------------------------------------------------------
@@ -45,9 +64,8 @@ class _Areas:
     """The areas of a thread's scratch, each for a value of each row of a batch.
 
     The first ones have the thread's own values, those before them, and what lies before the next
-    batch. Then come, for each level of which the thread may be a root: what its domain joins for
-    others, what it gets from outside, what its root copies from the domains inside, and what it
-    joins for these.
+    batch. Then come, for each level of which the thread may be a root, those of `USED`, `NEEDS`,
+    `COPIED` and `GIVEN`.
     """
 
     firsts: tuple[tuple[int, int, int, int], ...]
@@ -57,43 +75,20 @@ class _Areas:
     def of(trees: tuple[ScanTree, ...]) -> _Areas:
         """Return areas that are enough for the values of some trees with the same levels."""
         firsts: list[tuple[int, int, int, int]] = []
-        at = 3
+        at = _FIRST
         for level in zip(*(tree.levels for tree in trees), strict=True):
             domains = [domain for some in level for domain in some.values()]
             last = len(firsts) + 1 == len(trees[0].levels)
             sizes = [
-                max((len(kind(x)) for x in domains), default=0)
-                for kind in (_used, _needs, *(() if last else (_copied, _given)))
+                max((len(x.kept[kind]) for x in domains), default=0)
+                for kind in (USED, NEEDS, *(() if last else (COPIED, GIVEN)))
             ]
             firsts.append((at, at + sizes[0], at + sum(sizes[:2]), at + sum(sizes[:3])))
             at += sum(sizes)
         return _Areas(tuple(firsts), at)
 
 
-_Kind = Callable[[Domain], list[tuple[int, Span]]]
-
-
-def _used(domain: Domain) -> list[tuple[int, Span]]:
-    return [(domain.root, span) for span in domain.used]
-
-
-def _needs(domain: Domain) -> list[tuple[int, Span]]:
-    return [(domain.root, span) for span in domain.needs]
-
-
-def _copied(domain: Domain) -> list[tuple[int, Span]]:
-    """Return what the root copies from the roots of the domains inside."""
-    return [(x, span) for x, some in domain.below.items() if x != domain.root for span in some]
-
-
-def _given(domain: Domain) -> list[tuple[int, Span]]:
-    """Return what the root joins for the roots of the domains inside."""
-    return [(x, span) for x, some in domain.gives.items() if x != domain.root for span in some]
-
-
-OWN, BEHIND, CARRY = range(3)
-USED, NEEDS, COPIED, GIVEN = range(4)
-_KINDS: tuple[_Kind, ...] = (_used, _needs, _copied, _given)
+OWN, BEHIND, CARRY, _FIRST = range(4)
 
 
 def _rows_of(
@@ -117,38 +112,82 @@ def _rows_of(
 
 
 # --- batches of rows ------------------------------------------------------------------------------
-def _tree(t: Facts, r: ScanSpec, count: int, *, carried: bool, more: bool) -> ScanTree:
-    """Return the domains of the node for rows of `count` blocks.
+def _kinds_of_rows(r: ScanSpec) -> Iterator[tuple[int, bool, bool]]:
+    """Yield for the first row, for those in the middle, and for the last one, where they are.
 
-    `carried`: there are rows before them; `more`: there are rows behind them.
+    They are: the blocks of the row; whether there are rows before it; whether there are more.
     """
-    line = r.line
-    places = [(int(x) - line.first) * line.way % t.size for x in t.tree.members(0)]
-    positions = tuple(p if p < count else None for p in places)
-    used = ((0, count),) if more else ()
-    return scan_tree(t.tree.levels(0), positions, count, used, carried=carried)
-
-
-def _trees(t: Facts, r: ScanSpec) -> tuple[ScanTree, ...]:
-    """Return the domains for the first row, for rows in the middle, and for the last one."""
     x = r.line.layout
     more = x.rows > 1
-    found = [_tree(t, r, x.positions, carried=False, more=more)]
+    yield x.positions, False, more
     if x.rows > 2:
-        found.append(_tree(t, r, x.threads, carried=True, more=True))
+        yield x.threads, True, True
     if more:
-        last = x.blocks - (x.rows - 1) * x.threads
-        found.append(_tree(t, r, last, carried=True, more=False))
-    return tuple(found)
+        yield x.blocks - (x.rows - 1) * x.threads, True, False
 
 
-def _places(t: Facts, r: ScanSpec, areas: _Areas) -> tuple[Places, int]:
+def _positions(t: Facts, r: ScanSpec, count: int) -> NodePositions:
+    """Return the position of each thread of each node in a row of so many blocks."""
+    first, way = r.line.first, r.line.way
+
+    def of(node: int) -> tuple[int | None, ...]:
+        places = (t.tree.members(node).astype(int) - first) * way % t.size
+        return tuple(p if p < count else None for p in places.tolist())
+
+    return tuple(map(of, range(t.tree.node_count)))
+
+
+def _trees(t: Facts, r: ScanSpec, node: int) -> tuple[tuple[ScanTree, ...], _Areas]:
+    """Return the domains of a node, for each kind of rows, and their areas.
+
+    On several nodes a node whose levels need too many areas leaves out its narrowest ones.
+    """
+    kinds = [(_positions(t, r, kind[0]), *kind) for kind in _kinds_of_rows(r)]
+    levels, most = t.tree.levels(node).levels, _most_areas(t, r)
+    depth = len(levels)
+    while True:
+        some = NodeLevels(levels[:depth])
+        trees = tuple(
+            scan_tree(some, nodes, node, count, carried=carried, more=more)
+            for nodes, count, carried, more in kinds
+        )
+        areas = _Areas.of(trees)
+        if depth == 1 or not most or areas.count <= most:
+            return trees, areas
+        depth -= 1
+
+
+def _most_areas(t: Facts, r: ScanSpec) -> int:
+    """Return how many areas a thread may have on any of several nodes; 0 on one node.
+
+    A thread has the levels of its own node alone, but batches are the same on all nodes. So this
+    depends on the positions of all nodes. It is more than a node without levels needs, whose areas
+    are `_FIRST` and at most those of each kind of rows.
+    """
+    if t.one_node:
+        return 0
+    most = 0
+    for count, carried, more in _kinds_of_rows(r):
+        team = team_domain(_positions(t, r, count), count, carried=carried, more=more)
+        own = len(team.used) + len(team.needs)
+        for node, wanted in team.wants.items():
+            others = sum(map(len, wanted.values()))
+            most = max(most, own + others + len(team.below[node]) + len(team.gives[node]))
+    return _FIRST + _TIMES * most
+
+
+def _places(t: Facts, r: ScanSpec, areas: int) -> tuple[Places, int]:
     """Return places for batches, and the bytes of an area; only one batch can be in op_scratch."""
-    short = areas.count * r.itemsize
+    short = areas * r.itemsize
     if r.line.layout.rows == 1 and short <= min(t.tuning["eager_max"], OP_SCRATCH_BYTES // 2):
         return Places(OP_SCRATCH, short), r.itemsize
-    width = t.tuning["staging_bytes"] // (2 * areas.count) // LINE * LINE
-    return Places(STAGING, areas.count * width, 2), width
+    width = _width(t, _most_areas(t, r) or areas)
+    return Places(STAGING, areas * width, 2), width
+
+
+def _width(t: Facts, areas: int) -> int:
+    """Return the bytes of an area if two batches with so many share the staging buffer."""
+    return t.tuning["staging_bytes"] // (2 * areas) // LINE * LINE
 
 
 class _LevelScan:
@@ -156,9 +195,8 @@ class _LevelScan:
 
     def __init__(self, t: Recorder, r: ScanSpec) -> None:
         self.t, self.r = t, r
-        trees = _trees(t, r)
-        self.areas = _Areas.of(trees)
-        self.places, self.width = _places(t, r, self.areas)
+        trees, self.areas = _trees(t, r, t.my_node)
+        self.places, self.width = _places(t, r, self.areas.count)
         self.ranks = t.tree.members(t.my_node).tolist()
         self.me = t.tree.local_index(t.me)
         self.batches = list(r.line.batches(max(1, self.width // r.itemsize - 1)))
@@ -167,6 +205,7 @@ class _LevelScan:
         readings = self._readings(trees)
         depth = 0 if self.places.short else self.places.depth
         self.flow = Flow(t, readings, len(self.batches), depth)
+        self.sent: dict[int, list[int]] = {}
 
     def _readings(self, trees: tuple[ScanTree, ...]) -> Iterator[Reading]:
         """Yield the reads of all batches as those of each."""
@@ -177,6 +216,10 @@ class _LevelScan:
                 pairs[reader, source] = True
             yield Reading(phase, written, pairs)
 
+    def _is_team(self, level: int) -> bool:
+        """Return whether the domains of a level are all nodes."""
+        return not (level or self.t.one_node)
+
     # -- places -------------------------------------------------------------------------------
     def _area(self, thread: int, u: int, area: int) -> BlockRef:
         return self.places.on(self.ranks[thread], u, area * self.width)
@@ -185,8 +228,8 @@ class _LevelScan:
         """Return where the root of a domain keeps a span; `of`: of which one inside, or for it."""
         if kind == NEEDS and not level:
             return self._before_rows(u)
-        number = _KINDS[kind](domain).index((of, span))
-        return self._area(domain.root, u, self.areas.firsts[level][kind] + number)
+        area = self.areas.firsts[level][kind] + domain.kept[kind][of, span]
+        return self._area(domain.root, u, area)
 
     def _source(self, u: int, level: int, domain: Domain, span: Span) -> BlockRef:
         """Return where the root of a domain, or a thread in a narrowest one, finds a span."""
@@ -242,16 +285,37 @@ class _LevelScan:
         with self._phase(u, tree.depth - level):
             if domain is None:
                 return
-            if level + 1 < tree.depth:
+            if self._is_team(level):
+                self._exchange(u, domain, rows)
+            elif level + 1 < tree.depth:
                 self._copy_up(u, level, domain, rows)
+            if level and self._is_team(level - 1):  # the places that a message may be sent from
+                self.t.need(*self.sent.pop(u - self.places.depth, ()))
             for span in domain.used:
                 place = self._kept(u, level, domain, USED, span, self.me)
                 self.t.fold(place, self._joined(u, level, domain, span), rows)
 
+    def _exchange(self, u: int, team: Domain, rows: int) -> None:
+        """Send what my node has joined to the node roots that need it, and receive theirs."""
+        t, tree, nbytes = self.t, self.trees[u], rows * self.r.itemsize
+        mine = tree.levels[1][self.me]
+        coming = []
+        for of, spans in team.below.items():
+            if of != self.me:
+                places = [self._kept(u, 0, team, COPIED, span, of) for span in spans]
+                blocks = [Blocks(place, nbytes) for place in places]
+                coming.append(t.recv_blocks(t.tree.node_root(~of), blocks, bounded=False))
+        self.sent[u] = []
+        for to, spans in tree.sends.items():
+            places = [self._kept(u, 1, mine, USED, span, self.me) for span in spans]
+            blocks = [Blocks(place, nbytes) for place in places]
+            self.sent[u].append(t.send_blocks(t.tree.node_root(to), blocks))
+        t.need(*coming)
+
     def _copy_up(self, u: int, level: int, domain: Domain, rows: int) -> None:
         """Copy what the domains inside have joined: equally distant ones in one step."""
         nbytes, pairs = rows * self.r.itemsize, []
-        for owner, span in _copied(domain):
+        for owner, span in domain.kept[COPIED]:
             inside = self.trees[u].levels[level + 1][owner]
             to = self._kept(u, level, domain, COPIED, span, owner)
             pairs.append((to, self._kept(u, level + 1, inside, USED, span, owner)))
@@ -337,12 +401,12 @@ class _LevelScan:
 
 # --- the variants ---------------------------------------------------------------------------------
 def _has_room(call: CallFacts) -> bool:
-    """One node, and room for the values of all domains."""
+    """One node, or a few nodes; room for the values of all domains."""
     r: ScanSpec = call.arguments[0]
-    if not call.one_node:
-        return False
-    _, width = _places(call, r, _Areas.of(_trees(call, r)))
-    return width >= (2 if r.line.layout.rows > 1 else 1) * r.itemsize
+    least = (2 if r.line.layout.rows > 1 else 1) * r.itemsize
+    if call.one_node:
+        return _places(call, r, _trees(call, r, 0)[1].count)[1] >= least
+    return call.few_nodes and _width(call, _most_areas(call, r)) >= least
 
 
 def by_levels(t: Recorder, r: ScanSpec) -> None:

@@ -202,7 +202,7 @@ class LevelGather(AllToAll):
 
     def __init__(self, t: Recorder, m: TransferSpec) -> None:
         super().__init__(t, m)
-        self.relay.crossing = None  # threads take from each other
+        self.relay.crossing, self.relay.passed_down = None, True  # threads take from each other
         levels, self.local = t.tree.levels(t.my_node), t.tree.local_index(t.me)
         mates = t.tree.members(t.my_node)
         self.ranks = mates.tolist()

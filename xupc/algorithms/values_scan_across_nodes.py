@@ -19,8 +19,9 @@ from .values_reduce_across_nodes import table
 from .values_reduce_spec import ReduceSpec
 
 __all__ = [
-    "by_table", "can_double", "can_follow_nodes", "doubling", "doubling_pays", "fold_in_line",
-    "node_after_node", "passes_nodes", "result_in_line", "table_is_short",
+    "Line", "by_table", "can_double", "can_follow_nodes", "chain_unit", "doubling", "doubling_pays",
+    "fold_in_line", "follow_nodes", "node_after_node", "passes_nodes", "result_in_line",
+    "table_is_short",
 ]  # fmt: skip
 
 _MOST = FOLD_DEPTH - 2  # values that a fold keeps before it joins them
@@ -113,7 +114,17 @@ def node_after_node(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
     Each thread combines the value of the node before with the staged values of its node's threads
     up to itself. The order is that of a chain of threads, in which each wakes the next one.
     """
-    line = Line(t, r, reverse, 2, max(t.line, t.tuning["pipeline_min"]))
+    follow_nodes(Line(t, r, reverse, 2, chain_unit(t)))
+
+
+def chain_unit(t: Recorder) -> int:
+    """Return the most bytes of a unit that passes a chain of nodes."""
+    return max(t.line, t.tuning["pipeline_min"])
+
+
+def follow_nodes(line: Line) -> None:
+    """Record a scan whose units pass a chain of nodes; `line` has places for two values."""
+    t = line.t
 
     def before(u: int) -> list[BlockRef]:
         return [line.place(u, 0)] if line.here else []
@@ -207,19 +218,21 @@ class Line:
         """Return my node root's k-th place of a unit."""
         return self.relay.landing.on(self.t.node_root, u, k * self.stride)
 
-    def staged(self, u: int, last: int | None = None) -> list[BlockRef]:
-        """Return what my node's threads have staged, in line order, or what `last` combines."""
-        end = len(self.mates)
-        if last is not None:
-            end = self.mates.index(last) + (not self.r.exclusive)
-        return [self.relay.out.on(i, u) for i in self.mates[:end]]
+    def up_to(self, last: int) -> list[int]:
+        """Return the threads of my node whose values `last` combines, in the order of the line."""
+        return self.mates[: self.mates.index(last) + (not self.r.exclusive)]
+
+    def staged(self, u: int, threads: list[int] | None = None) -> list[BlockRef]:
+        """Return what some threads have staged, or all of my node in the order of the line."""
+        return [self.relay.out.on(i, u) for i in (self.mates if threads is None else threads)]
 
     def join(self, dst: BlockRef, u: int, parts: list[BlockRef]) -> None:
         """Join values that are given in the order of the line."""
         nelems = self.units[u][1] // self.r.itemsize
-        fold_in_line(self.t, dst, self._by_rank(parts), nelems, self.reverse)
+        fold_in_line(self.t, dst, self.by_rank(parts), nelems, self.reverse)
 
-    def _by_rank(self, parts: list[BlockRef]) -> list[BlockRef]:
+    def by_rank(self, parts: list[BlockRef]) -> list[BlockRef]:
+        """Return values that are given in the order of the line in the order of ranks."""
         return parts[::-1] if self.reverse else parts
 
     def run(
@@ -229,14 +242,18 @@ class Line:
         finish: Callable[[int], list[int]],
     ) -> None:
         """Record all units; a thread combines the values of `before` with those of its node."""
-        t, r = self.t, self.r
+        t = self.t
 
         def stage(u: int) -> None:
             offset, size = self.units[u]
-            t.copy(self.relay.out.on(t.me, u), r.src.on(t.me, offset), size)
+            t.copy(self.relay.out.on(t.me, u), self.r.src.on(t.me, offset), size)
 
         def take(u: int) -> None:
-            parts = self._by_rank(before(u) + self.staged(u, t.me))
-            result_in_line(t, r, *self.units[u], parts, self.reverse)
+            self.take(u, before(u))
 
         self.relay.run(len(self.units), stage, post, take, finish)
+
+    def take(self, u: int, before: list[BlockRef]) -> None:
+        """Make my result of a unit from what comes before my node and my node's staged values."""
+        parts = self.by_rank(before + self.staged(u, self.up_to(self.t.me)))
+        result_in_line(self.t, self.r, *self.units[u], parts, self.reverse)

@@ -152,17 +152,15 @@ with xupc.init() as team:
     for salt, (nbytes, (into, out)) in enumerate(product(SIZES, product(IN, OUT))):
         broadcasts(dst, src, nbytes, into | out, salt)
         gathers(dst, src, nbytes, into | out, salt)
-        if team.state.tree.node_count == 1:
-            lists(dst, src, nbytes, into | out, salt)
+        lists(dst, src, nbytes, into | out, salt)
     in_another_order(team)
     sizes = (1, 13, 20_000)
     most = max(sizes) * xupc.THREADS
     dst, src = (xupc.all_alloc(most * xupc.THREADS, "f8", most) for _ in range(2))
     for salt, (nelems, mode) in enumerate(product(sizes, range(3))):
         reductions(dst, src, nelems, IN[mode] | OUT[mode], salt)
-    rows = (1, 2, 300) if team.state.tree.node_count == 1 else ()
     dst, src = (xupc.all_alloc(900 * xupc.THREADS, "f8", 900) for _ in range(2))
-    for salt, (nelems, mode) in enumerate(product(rows, range(3))):
+    for salt, (nelems, mode) in enumerate(product((1, 2, 300), range(3))):
         scans(dst, src, nelems, IN[mode] | OUT[mode], salt)
     if not xupc.MYTHREAD:
         print(*(len(level.domains) for level in team.state.tree.levels(0).levels[1:]))

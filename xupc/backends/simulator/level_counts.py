@@ -12,6 +12,7 @@ narrowest domain that two threads share. The counts are exact for the plans; the
 * a signal is a cache line that each waiting thread reads once;
 * a barrier inside a node is flat or by levels, as the core chooses: by levels arrivals and releases
   pass the roots of all domains. A sleeping thread is not priced: nothing is waited for but lines;
+* a barrier on several nodes has one exchange of messages, in which a led call sends its data, too;
 * bytes and messages between nodes count at the level "node".
 """
 
@@ -31,7 +32,7 @@ from ...topology.levels import Level, NodeLevels
 from ...topology.tree import Tree
 from .rates import DEFAULTS, Rates, rates_of
 from .sim_program import Moves, Program, Span
-from .timeline import Clock, Lane, Prepared
+from .timeline import FEW_NODES, Clock, Lane, Prepared
 
 __all__ = ["LATENCY_NS", "PARALLEL_LINES", "SOURCES", "Counted", "LevelCount", "count"]
 
@@ -342,11 +343,33 @@ class _LevelClock(Clock):
 
     # -- barriers ------------------------------------------------------------------------------
     def _meet(self, lane: Lane, arrived: Sequence[Lane]) -> None:
+        """Let all threads go on after a barrier.
+
+        A led call has one between its two: threads that wait for its end arrive at the first, and
+        are released when their node root has done the steps in between.
+        """
         now = {x.rank: x.now for x in arrived}
         nodes = [[rank for rank in now if self.node[rank] == k] for k in range(self._nodes)]
-        rounds = math.ceil(math.log2(self._nodes))
-        self.counts[0][2] += rounds * self._nodes
-        met = max(self._gather(node, now) for node in nodes) + 2 * rounds * self.rates.latency
+        first, self.met = not self.met, self.met + 1
+        met = 0.0
+        if first or not self.led:
+            met = self._exchanged(max(self._gather(node, now) for node in nodes))
+        if not self.led:
+            times = self._left(lane, arrived, nodes, met)
+        elif first:
+            times = dict.fromkeys(now, met)
+        else:
+            times = {}
+            for node in nodes:
+                times |= self._release(node, min(node), now[min(node)], flat=False)
+        for x in arrived:
+            x.at += 1
+            self._push(times[x.rank], x)
+
+    def _left(
+        self, lane: Lane, arrived: Sequence[Lane], nodes: Sequence[list[int]], met: float
+    ) -> dict[int, float]:
+        """Return when each thread leaves a barrier, after its body if it is fused."""
         by, bodies = self._fused(lane, arrived)
         if self.by_levels[0] and bodies:  # fused calls have one node
             top = min(nodes[0])
@@ -356,13 +379,17 @@ class _LevelClock(Clock):
         for what in bodies:
             met += self._accesses(by, what.reads, what.writes)
         flat = not bodies and self._nodes == 1 and self.size <= FLAT_THREADS
+        times: dict[int, float] = {}
         for node in nodes:
-            root = by if bodies else min(node)
-            released = self._release(node, root, met, flat=flat)
-            for x in arrived:
-                if x.rank in released:
-                    x.at += 1
-                    self._push(released[x.rank], x)
+            times |= self._release(node, by if bodies else min(node), met, flat=flat)
+        return times
+
+    def _exchanged(self, met: float) -> float:
+        nodes = self._nodes
+        if nodes > 1:
+            rounds = math.ceil(math.log2(nodes))
+            self.counts[0][2] += nodes * (nodes - 1 if nodes <= FEW_NODES else rounds)
+        return super()._exchanged(met)
 
     @property
     def _nodes(self) -> int:
@@ -449,7 +476,7 @@ class _LevelClock(Clock):
     def _transfer(
         self, start: float, ends: tuple[int, int], tickets: tuple[int, int], nbytes: int
     ) -> None:
-        self._count_message(nbytes, 1)
+        self._count_message(nbytes, not self.led)
         super()._transfer(start, ends, tickets, nbytes)
 
     def _get(self, lane: Lane, number: int, moves: Moves) -> None:
