@@ -105,7 +105,8 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - An object that cannot be pickled raises its error on its thread, before the call reaches the
   others.
 - A wrong argument raises mpi4py's error on that thread alone.
-- Calls that differ between threads raise `CollectiveMismatchError`, which names the methods.
+- Calls that differ between threads raise `CollectiveMismatchError`. It names the methods, and so do
+  reports of hangs and recorded calls (`XUPC_TRACE`).
 - `Free` waits for no thread.
 - Several Python threads of a process may be inside such calls at once, each on a communicator of
   its own. This needs one node, the native core, and an MPI that allows calls from several threads

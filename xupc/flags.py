@@ -112,8 +112,11 @@ def flag_names(flags: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def check_flags(flags: int, call: str) -> int:
-    """Return the flags with both sync modes filled in; FlagError if they contradict."""
+def check_flags(flags: int, call: str, collective: str = "") -> int:
+    """Return the flags with both sync modes filled in; FlagError if they contradict.
+
+    `collective`: what the call carries out, if its name does not say it.
+    """
     flags = int(flags)
     if flags & ~ALL_BITS and not variant_label(flags):
         raise FlagError(f"{call}: flags: {flags:#x} has bits that are no xupc flag")
@@ -121,7 +124,7 @@ def check_flags(flags: int, call: str) -> int:
         bits = flags & mask
         if bits & (bits - 1):
             raise FlagError(f"{call}: flags: at most one {what} flag, got {flag_names(bits)}")
-    if flags & EXCLUSIVE and not any(scan in call for scan in _SCANS):
+    if flags & EXCLUSIVE and not any(scan in (collective or call) for scan in _SCANS):
         raise FlagError(
             f"{call}: flags: EXCLUSIVE is for prefix and suffix reductions, got {flag_names(flags)}"
         )

@@ -136,6 +136,11 @@ class ArrayCall(NamedCall, CachedArrays):  # type: ignore[misc]
         team.meet(fingerprint("plan", signature), record)
         return ArrayPlan(self, team, ready, given)
 
+    def plan_alone(self, *args: Any) -> ArrayPlan:
+        """Return a plan as `plan` does, without a meeting: the caller ensures that all make it."""
+        team, given = self._given(args, {})
+        return ArrayPlan(self, team, self._prepare(team, given, own=True), given)
+
     def _remember(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], ready: Ready, given: RawArguments,
         note: Any = None,
@@ -242,7 +247,7 @@ class ArrayCall(NamedCall, CachedArrays):  # type: ignore[misc]
 
     def _check_flags(self, given: RawArguments) -> int:
         call = self.__name__
-        full = check_flags(as_integer(given.flags, call, "flags"), call)
+        full = check_flags(as_integer(given.flags, call, "flags"), call, self.collective)
         if full & ASYNC and self.scalar:
             raise FlagError(
                 f"{call}: flags: ASYNC: a call that returns a value cannot be asynchronous: use "
@@ -337,7 +342,7 @@ class ArrayCall(NamedCall, CachedArrays):  # type: ignore[misc]
     # -- plans -------------------------------------------------------------------------
     def _signature(self, kind: Kind) -> int:
         return fingerprint(
-            self.__name__, self.kind, kind.nbytes, kind.dtype, kind.root, kind.op,
+            self.__name__, self.collective, self.kind, kind.nbytes, kind.dtype, kind.root, kind.op,
             func_name(kind.func), kind.flags & ~IN_PLACE,
         )  # fmt: skip
 
@@ -401,8 +406,8 @@ class ArrayCall(NamedCall, CachedArrays):  # type: ignore[misc]
     ) -> Any:
         """Return the instance of this kind, cached by the team."""
         # the instance keeps a func alive, so that its id stays unique
-        key = (self.__name__, self.kind, kind if kind.func is None else replace(kind, func=None),
-               id(kind.func) if kind.func is not None else 0)  # fmt: skip
+        key = (self.__name__, self.collective, self.kind, id(kind.func),
+               kind if kind.func is None else replace(kind, func=None))  # fmt: skip
         return team.instances.get(key, lambda: self._new_instance(team, kind, full, kernel, record))
 
     def _new_instance(
@@ -474,12 +479,20 @@ class ArrayPlan(BoundPlan):
         self._fill()
         yield from self.ready.steps()
 
+    def enter(self) -> None:
+        """Prepare for a run, and bind the plan again after a change of the job's state."""
+        self.team.enter(self.name)
+        self._bind()
+
+    def _bind(self) -> None:
+        if self.instance is not None and not self.copies and self.team.native:
+            self.bind(self.instance)
+
     def _run(self) -> None:
         self._fill()
         if self.instance is None:
             return
-        if not self.copies and self.team.native:
-            self.bind(self.instance)
+        self._bind()
         self.instance.execute()
         self.ready.finish()
 

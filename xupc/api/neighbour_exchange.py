@@ -206,13 +206,13 @@ def _instance(
 
 
 def exchange_instance(
-    neighbours: Neighbours, into: Sequence[Block], of: Sequence[Block]
+    neighbours: Neighbours, into: Sequence[Block], of: Sequence[Block], call: str = _PRIVATE
 ) -> Any:
     """Return an instance for blocks of private memory, which is not bound yet; collective.
 
-    A block may be shorter than its place.
+    A block may be shorter than its place. `call`: the name of the call in messages.
     """
-    team, record = neighbours.state, _record(neighbours, _PRIVATE, 0)
+    team, record = neighbours.state, _record(neighbours, call, 0)
     full = check_flags(0, _PRIVATE)
     signature = fingerprint(_PRIVATE, neighbours.number, full)
     moves = transfers_of(neighbours, _PRIVATE, signature, record, into, of, shorter=True)

@@ -83,14 +83,12 @@ class CallRecord:
         The text of the call, where that is not its name and arguments.
     status
         At the end of the program: the exit status of this thread; else 0.
-    method
-        The method of mpi4py's by which the program made this call in the background; else "".
     repeated_by
         The methods of mpi4py's for which the core repeats the call; else "".
     """
 
     __slots__ = (
-        "_arguments", "_failed", "error", "method", "name", "raised", "repeated_by",
+        "_arguments", "_failed", "error", "name", "raised", "repeated_by",
         "shared_error", "status", "title", "words",
     )  # fmt: skip
 
@@ -108,7 +106,7 @@ class CallRecord:
         self.raised = ""
         self.words = ""
         self.status = 0
-        self.method = self.repeated_by = ""
+        self.repeated_by = ""
         self.title = title or self.call
 
     @classmethod

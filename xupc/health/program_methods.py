@@ -1,7 +1,8 @@
 """The methods of mpi4py's by which a program makes a team's calls, for messages about mismatches.
 
-A program that runs on `xupc.Comm` calls ``Bcast``, and xupc carries it by one or several of its own
-collectives. A message has to name what the program called.
+Most calls of a program on `xupc.Comm` are collectives under the name of the method
+(`xupc.mpi.method_calls`). This is for calls that two methods share, such as a barrier: a message
+has to name what the program called.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ProgramMethods:
         """Return the record of an operation under the name of its method, if it has one."""
         if record.name == LIBRARY_BARRIER:
             return record
-        method = record.method or self._method_of(op) or record.repeated_by
+        method = self._method_of(op) or record.repeated_by
         return record.renamed(method) if method else record
 
     def _method_of(self, op: int) -> str:

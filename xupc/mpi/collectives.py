@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..api.private_arrays import (
-    allav_broadcast,
-    allav_exchange,
-    allav_gather,
-    allav_gather_all,
-    allav_scatter,
-)
 from . import neighbours, nonblocking, objects, reductions, vectors
 from .decision import Ready, apart, check_blocks, in_place, root_of, taken_over
 from .messages import as_bytes
+from .method_calls import call_of
 
 __all__ = ["CALLS", "FORMS"]
+
+_BCAST, _GATHER = call_of("Bcast", "broadcast"), call_of("Gather", "gather")
+_SCATTER, _ALLGATHER = call_of("Scatter", "scatter"), call_of("Allgather", "gather_all")
+_ALLTOALL = call_of("Alltoall", "exchange")
 
 
 def _barrier(_comm: Any) -> Ready:
@@ -32,14 +30,14 @@ def _meet(team: Any) -> None:
 def _bcast(comm: Any, buf: Any, root: int = 0) -> Ready:
     at = root_of(comm, root)
     message = as_bytes(buf, writes=comm.rank != at)
-    return Ready(message.array.nbytes, allav_broadcast, (message.array, at, 0), message)
+    return Ready(message.array.nbytes, _BCAST, (message.array, at, 0), message)
 
 
 def _gather(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
     at = root_of(comm, root)
     if comm.rank != at:
         src = as_bytes(sendbuf, writes=False).array
-        return Ready(src.nbytes, allav_gather, (None, src, at, 0))
+        return Ready(src.nbytes, _GATHER, (None, src, at, 0))
     dst = as_bytes(recvbuf, writes=True, blocks=comm.size)
     scratch = None
     if in_place(sendbuf):
@@ -49,14 +47,14 @@ def _gather(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
         src = as_bytes(sendbuf, writes=False).array
     check_blocks(dst.array.size, src.size, comm.size)
     arguments = (dst.array, apart(src, dst.array), at, 0)
-    return Ready(src.nbytes, allav_gather, arguments, dst, scratch=scratch)
+    return Ready(src.nbytes, _GATHER, arguments, dst, scratch=scratch)
 
 
 def _scatter(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
     at = root_of(comm, root)
     if comm.rank != at:
         dst = as_bytes(recvbuf, writes=True)
-        return Ready(dst.array.nbytes, allav_scatter, (dst.array, None, at, 0), dst)
+        return Ready(dst.array.nbytes, _SCATTER, (dst.array, None, at, 0), dst)
     src = as_bytes(sendbuf, writes=False, blocks=comm.size).array
     scratch = None
     if in_place(recvbuf):  # the root's block stays where it is
@@ -66,7 +64,7 @@ def _scatter(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
         out = result.array
     check_blocks(src.size, out.size, comm.size)
     arguments = (out, apart(src, out), at, 0)
-    return Ready(out.nbytes, allav_scatter, arguments, result, scratch=scratch)
+    return Ready(out.nbytes, _SCATTER, arguments, result, scratch=scratch)
 
 
 def _allgather(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
@@ -75,7 +73,7 @@ def _allgather(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
     block = dst.array.size // comm.size if src is None else src.size
     check_blocks(dst.array.size, block, comm.size)
     arguments = (dst.array, apart(src, dst.array), 0)
-    return Ready(dst.array.nbytes, allav_gather_all, arguments, dst)
+    return Ready(dst.array.nbytes, _ALLGATHER, arguments, dst)
 
 
 def _alltoall(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
@@ -85,7 +83,7 @@ def _alltoall(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
         src = as_bytes(sendbuf, writes=False, blocks=comm.size).array
         check_blocks(src.size, dst.array.size, 1)
     check_blocks(dst.array.size, dst.array.size // comm.size, comm.size)
-    return Ready(dst.array.nbytes, allav_exchange, (dst.array, apart(src, dst.array), 0), dst)
+    return Ready(dst.array.nbytes, _ALLTOALL, (dst.array, apart(src, dst.array), 0), dst)
 
 
 _FORMS: dict[str, Callable[..., Ready]] = {

@@ -95,7 +95,7 @@ def taken_over(form: Callable[..., Ready]) -> Method:
                 carry(call, *ready, team)
             finally:
                 state.methods.begin(state.core.op, "")
-            if shape is not None:
+            if shape is not None and not shape.moves_object:
                 _learn(self, shape, arguments, keywords, nbytes or 0, call, (*ready, team), scratch)
             return None if result is None else result.unpack()
 

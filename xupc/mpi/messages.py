@@ -197,7 +197,8 @@ def bytes_of_buffer(buffer: Any, *, typed: bool) -> Array:
         True if the program gives a datatype; else that of the elements must be one of MPI's.
     """
     if type(buffer) is not np.ndarray:
-        memory: Any = MPI.buffer(buffer)
+        found = _of_host(buffer)
+        memory: Any = MPI.buffer(buffer) if found is None else found
         return np.frombuffer(memory, _BYTE)
     if not typed and not _plain(buffer.dtype):
         raise ValueError("no datatype of MPI")

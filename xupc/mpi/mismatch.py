@@ -29,8 +29,8 @@ class MismatchError(CollectiveMismatchError, MPI.Exception):
         return type(self), (self.text,)
 
 
-def carry(call: Callable[..., Any], *arguments: Any) -> None:
-    """Make a call of xupc.
+def carry(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Make a call of xupc, and return what it returns.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def carry(call: Callable[..., Any], *arguments: Any) -> None:
         Where the call raises CollectiveMismatchError.
     """
     try:
-        call(*arguments)
+        return call(*arguments)
     except CollectiveMismatchError as error:
         raise MismatchError(str(error)) from error
 

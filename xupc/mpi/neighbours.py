@@ -17,11 +17,11 @@ from mpi4py import MPI
 from ..api.call_cache import CachedArrays
 from ..api.neighbour_exchange import Block, exchange_instance
 from ..api.neighbours import Neighbours
-from ..api.private_arrays import allav_reduce_all
 from ..backends.native.native_core import empty_caches
 from ..ops import Op
 from .decision import Ready, apart, check_blocks, may_overlap
 from .messages import Array, as_bytes, size_of
+from .method_calls import call_of
 from .vector_messages import Vector
 from .wide_messages import Wide
 
@@ -73,31 +73,33 @@ class Topology:
             self._near = Neighbours(team.state, self.sources, self.destinations, match.tolist())
         return self._near
 
-    def equal(self, key: Key, into: Sequence[Block], of: Sequence[Block], team: Any) -> Any:
-        """Return the instance of a call that is found by the same key on all threads."""
+    def equal(
+        self, method: str, sizes: Key, into: Sequence[Block], of: Sequence[Block], team: Any
+    ) -> Any:
+        """Return the instance of a call that is found by the same sizes on all threads."""
         near = self.near(team)
         if self.isolated:
-            return self.uneven(self._places(into), self._places(of), team)
-        found = self._equal.get(key)
+            return self.uneven(method, self._places(into), self._places(of), team)
+        found = self._equal.get((method, sizes))
         if found is None:
             if len(self._equal) == _PLANS:
                 self._drop()
-            found = self._equal[key] = _new_instance(near, into, of)
+            found = self._equal[method, sizes] = _new_instance(near, into, of, method)
         return found
 
-    def uneven(self, into: _Places, of: _Places, team: Any) -> Any:
+    def uneven(self, method: str, into: _Places, of: _Places, team: Any) -> Any:
         """Return the instance of a call whose sizes other threads do not know."""
         near, key = self.near(team), (into.number, of.number)
         number = self._uneven.get(key, -1)
         self._given[:] = number, -number
-        allav_reduce_all(self._least, self._given, Op.MIN, None, 0, team)
+        call_of(method, "reduce_all")(self._least, self._given, Op.MIN, None, 0, team)
         least, most = self._least.tolist()
         if least < 0 or least != -most:
             if len(self._numbered) == _PLANS:
                 self._drop()
                 key = self.number_of(into.blocks), self.number_of(of.blocks)
             number = len(self._numbered)
-            self._numbered.append(_new_instance(near, into.blocks, of.blocks))
+            self._numbered.append(_new_instance(near, into.blocks, of.blocks, method))
             self._uneven[key] = number
         return self._numbered[number]
 
@@ -115,10 +117,10 @@ class Topology:
         empty_caches()  # the core keeps instances, too: all threads have to forget them together
 
 
-def _new_instance(near: Neighbours, into: Sequence[Block], of: Sequence[Block]) -> Any:
+def _new_instance(near: Neighbours, into: Sequence[Block], of: Sequence[Block], method: str) -> Any:
     """Return a new instance; MPI's error on all threads if a block is too long for its place."""
     try:
-        return exchange_instance(near, into, of)
+        return exchange_instance(near, into, of, method)
     except ValueError as error:
         raise MPI.Exception(MPI.ERR_TRUNCATE) from error
 
@@ -129,24 +131,25 @@ def _new_instance(near: Neighbours, into: Sequence[Block], of: Sequence[Block]) 
 class _Equal(CachedArrays):  # type: ignore[misc]
     """A call with blocks of one size, side by side; sources and destinations may differ in it."""
 
-    def __init__(self, *, one_block: bool) -> None:
-        self.one_block = one_block
+    def __init__(self, method: str, *, one_block: bool) -> None:
+        self.method, self.one_block = method, one_block
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Make a call that is not in the cache."""
         dst, src, topology, team = args
-        team.state.enter("Neighbor_allgather" if self.one_block else "Neighbor_alltoall")
+        team.state.enter(self.method)
         into = _in_a_row(topology.sources, dst.nbytes)
         of = _in_a_row(topology.destinations, src.nbytes, one=self.one_block)
-        key = self.one_block, dst.nbytes if into else -1, src.nbytes if of else -1
-        instance = topology.equal(key, into, of, team)
+        sizes = dst.nbytes if into else -1, src.nbytes if of else -1
+        instance = topology.equal(self.method, sizes, into, of, team)
         if instance.owner.native and not topology.isolated:
             self.remember(args, kwargs, instance, dst, src, False)
         instance.rebind(dst.ctypes.data, src.ctypes.data)
         instance.execute()
 
 
-_gather, _exchange = _Equal(one_block=True), _Equal(one_block=False)
+_gather = _Equal("Neighbor_allgather", one_block=True)
+_exchange = _Equal("Neighbor_alltoall", one_block=False)
 
 
 def _in_a_row(ranks: Sequence[int], nbytes: int, *, one: bool = False) -> list[Block]:
@@ -310,14 +313,14 @@ def _key_of(described: Any, writes: bool) -> Key | None:
     return tuple(key)
 
 
-def _carry(into: _Places, of: _Places, topology: Topology, team: Any) -> None:
+def _carry(method: str, into: _Places, of: _Places, topology: Topology, team: Any) -> None:
     of.fill()
-    instance = topology.uneven(into, of, team)
+    instance = topology.uneven(method, into, of, team)
     instance.rebind(into.whole.ctypes.data, of.whole.ctypes.data)
     instance.execute()
 
 
-def _uneven(kind_of_dst: Any, kind_of_src: Any) -> Callable[..., Ready]:
+def _uneven(method: str, kind_of_dst: Any, kind_of_src: Any) -> Callable[..., Ready]:
     """Return what brings the messages of a method into form."""
 
     def form(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
@@ -327,13 +330,14 @@ def _uneven(kind_of_dst: Any, kind_of_src: Any) -> Callable[..., Ready]:
         of = _side_of(topology, kind_of_src, sendbuf, ranks, writes=False)
         if may_overlap(of.whole, into.whole):
             of = _Copies(topology, ranks, kind_of_src(sendbuf, len(ranks), writes=False))
-        return Ready(None, _carry, (into, of, topology), into)
+        return Ready(None, _carry, (method, into, of, topology), into)
 
     return form
 
 
 FORMS: dict[str, Callable[..., Ready]] = {
     "Neighbor_allgather": _neighbor_allgather, "Neighbor_alltoall": _neighbor_alltoall,
-    "Neighbor_allgatherv": _uneven(Vector, _OneBlock),
-    "Neighbor_alltoallv": _uneven(Vector, Vector), "Neighbor_alltoallw": _uneven(Wide, Wide),
+    "Neighbor_allgatherv": _uneven("Neighbor_allgatherv", Vector, _OneBlock),
+    "Neighbor_alltoallv": _uneven("Neighbor_alltoallv", Vector, Vector),
+    "Neighbor_alltoallw": _uneven("Neighbor_alltoallw", Wide, Wide),
 }  # fmt: skip

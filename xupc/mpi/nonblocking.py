@@ -16,6 +16,7 @@ from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from .carrier import team_for
 from .decision import Method, Ready, learn_given, why_not
+from .method_calls import call_of
 from .repeated import form_of
 from .requests import awaited
 
@@ -100,8 +101,7 @@ def _barrier(state: Any) -> _Call:
 def _bound(name: str, ready: Ready, team: Any) -> tuple[_Call, tuple[Any, Any] | None]:
     """Return the call, and its arrays if another call with the same arguments can use it."""
     assert isinstance(ready.call, ArrayCall)
-    bound, copies = ready.call.bound(*ready.arguments, team)
-    bound.instance.record.method = name
+    bound, copies = call_of(name, ready.call.name).bound(*ready.arguments, team)
     unpack = getattr(ready.result, "described", None) is not None
     finish: Callable[[], object] | None = None
     if unpack or bound.into is not None:

@@ -1,8 +1,9 @@
 """Methods that xupc takes over and that move Python objects.
 
-The first exchange of a call is a slot of each thread with the length of its pickle, and the pickle
-itself if it is short. From then on all threads have the sizes of all, and longer pickles follow,
-then large buffers, from the memory of one object to that of the other.
+The first exchange of a call is one of slots (`slots`): the length of each pickle, and the pickle
+itself if there is room for it. From then on all threads have the sizes of all, and longer pickles
+follow, then large buffers, from the memory of one object to that of the other. Where all is in the
+slots, the core makes the call (`backends/native/_object_calls.pxi`).
 
 A reduction gathers the objects and combines them in mpi4py's order, so that results are equal also
 for operations that are not associative.
@@ -12,25 +13,25 @@ from __future__ import annotations
 
 import functools
 import itertools
+import pickle
 from collections.abc import Callable, Iterator, Sequence
-from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpi4py
 import numpy as np
 from mpi4py import MPI
 
-from ..api.private_arrays import allav_broadcast
-from ..api.uneven_blocks import empty
+from ..api.uneven_blocks import Array, empty
+from ..backends.native.native_core import core
 from . import uneven
 from .decision import Method, Ready, root_of, taken_over
-from .pickles import HEAD, Parcel, dump, in_band, load, room, table
-from .uneven import SLOT
+from .mismatch import carry
+from .pickles import Parcel, dump, in_band, load, room, table
+from .repeated import form_of
+from .slots import Received, Slots, slots_of
 
 __all__ = ["CALLS", "FORMS"]
 
-_ROOM = SLOT - HEAD.size
-_TWO = Struct("2q")  # the length of the longest pickle, that of this one
 _TREE = "many threads combine large objects faster two by two"
 _FEW, _LARGE = 4, 1 << 16  # threads, and bytes of an object, up to which all combine all
 
@@ -48,214 +49,223 @@ class _Value:
         return self.value
 
 
-def _ready(call: Callable[..., Any], *arguments: Any) -> Ready:
-    """Return a call of which `call` returns the result."""
+def _ready(
+    comm: Any, method: str, mine: Sequence[Parcel], obj: Any, op: Any = None,
+    root: int | None = None,
+) -> Ready:  # fmt: skip
+    """Return a call by which this thread sends some pickles of its argument."""
     result = _Value()
 
     def run(team: Any) -> None:
-        result.value = call(team, *arguments)
+        slots = slots_of(comm, team, _ObjectSlots, method, _WAYS[method].flow, root)
+        received = slots.exchange([(parcel.body, parcel.number) for parcel in mine])
+        if team.state.native:
+            comm._counts().keep_slots(form_of(method), root or 0, comm.size, slots)
+        result.value = slots.result_of(comm, obj, op, mine, received)
 
     return Ready(None, run, (), result)
 
 
 def _bcast(comm: Any, obj: Any, root: int = 0) -> Ready:
     at = root_of(comm, root)
-    return _ready(_broadcast, dump(obj) if comm.rank == at else None, at)
+    return _ready(comm, "bcast", [dump(obj)] if comm.rank == at else [], obj, root=at)
 
 
 def _gather(comm: Any, sendobj: Any, root: int = 0) -> Ready:
-    return _ready(_to_root, in_band(sendobj), root_of(comm, root))
+    at = root_of(comm, root)
+    return _ready(comm, "gather", [Parcel(in_band(sendobj))], sendobj, root=at)
 
 
 def _scatter(comm: Any, sendobj: Any, root: int = 0) -> Ready:
     at = root_of(comm, root)
-    return _ready(_from_root, _pickles(sendobj, comm.size) if comm.rank == at else None, at)
+    mine = _pickles(sendobj, comm.size) if comm.rank == at else []
+    return _ready(comm, "scatter", mine, sendobj, root=at)
 
 
 def _allgather(comm: Any, sendobj: Any) -> Ready:
-    return _ready(_of_all, dump(sendobj))
+    return _ready(comm, "allgather", [dump(sendobj)], sendobj)
 
 
 def _alltoall(comm: Any, sendobj: Any) -> Ready:
-    return _ready(_exchange, _pickles(sendobj, comm.size))
+    return _ready(comm, "alltoall", _pickles(sendobj, comm.size), sendobj)
 
 
-def _pickles(objects: Any, size: int) -> list[bytes]:
+def _pickles(objects: Any, size: int) -> list[Parcel]:
     """Return the pickles of objects for all threads; None stands for one None for each."""
     items = [None] * size if objects is None else list(objects)
     if len(items) != size:
         raise ValueError(f"expected {size} items, got {len(items)}")
-    return [in_band(item) for item in items]
+    return [Parcel(in_band(item)) for item in items]
+
+
+def _reduce(comm: Any, sendobj: Any, op: Any = MPI.SUM, root: int = 0) -> Ready:
+    at = root_of(comm, root)
+    return _ready(comm, "reduce", [dump(sendobj)], sendobj, op, at)
+
+
+def _reduction(method: str) -> Callable[..., Ready]:
+    def form(comm: Any, sendobj: Any, op: Any = MPI.SUM) -> Ready:
+        return _ready(comm, method, [dump(sendobj)], sendobj, op)
+
+    return form
 
 
 # --- moves --------------------------------------------------------------------------------------
 
 
-def _broadcast(team: Any, parcel: Parcel | None, root: int) -> Any:
-    slot = empty(SLOT)
-    if parcel is not None:
-        slot = np.frombuffer(uneven.slot(HEAD, parcel.body, parcel.number), np.uint8)
-    allav_broadcast(slot, root, 0, team)
-    (number,) = HEAD.unpack_from(slot.data)
-    length = number >> 1
-    if parcel is not None:
-        body = np.frombuffer(parcel.body, np.uint8)
-    else:
-        body = slot[HEAD.size : HEAD.size + length] if length <= _ROOM else empty(length)
-    if length > _ROOM:
-        uneven.broadcast(team, body, root)
+class _ObjectSlots(Slots):
+    """The slots of a method that moves objects.
+
+    Attributes
+    ----------
+    way
+        What becomes of the objects.
+    upto
+        How many of them, from the first one on, this thread gets.
+    """
+
+    def __init__(self, team: Any, method: str, flow: str, root: int | None) -> None:
+        super().__init__(team, method, flow, root)
+        way = self.way = _WAYS[method]
+        self.upto = {
+            "one": 1, "all": team.size, "root": team.size if team.rank == root else 0,
+            "upto me": team.rank + 1, "before me": team.rank,
+        }[way.gets]  # fmt: skip
+        listed, beside = flow in ("scatter", "exchange"), method in _BESIDE
+        self.for_objects(team.rank, self.upto, listed, beside, way.result, way.combine)
+
+    def rest(self, *about: Any) -> Any:
+        """Complete a call whose first exchange the core has made; return the method's result."""
+        state = self.team.state
+        state.methods.begin(state.core.op, self.method)
+        try:
+            return carry(self.result_of, *about)
+        finally:
+            state.methods.begin(state.core.op, "")
+
+    def result_of(
+        self, comm: Any, obj: Any, op: Any, mine: Sequence[Parcel], received: Received
+    ) -> Any:
+        """Bring what the slots had no room for, and return the method's result."""
+        _, most, _, numbers, _ = received
+        way, combine = self.way, self.way.combine
+        beside = any(number & 1 for number in numbers)
+        if combine is not None and len(numbers) > _FEW and (most > _LARGE or beside):
+            comm._counts().went_to_mpi(self.method, 0, _TREE)
+            arguments = (obj, op) if self.root is None else (obj, op, self.root)
+            return getattr(MPI.Intracomm, self.method)(comm, *arguments)
+        items = way.bring(self, mine, received)
+        if not self.upto:
+            return None
+        if combine is not None:
+            return combine(items, op)
+        return items[0] if way.result == "one" else items
+
+
+def _whole(parcel: Parcel) -> Array:
+    return np.frombuffer(parcel.body, np.uint8)
+
+
+def _own(parcel: Parcel, body: Any) -> Any:
+    """Return this thread's object as others read it."""
+    if parcel.value is not None:
+        return parcel.value
+    beside = [bytearray(buffer) for buffer in parcel.buffers]
+    return load(body, beside) if beside else load(body)
+
+
+def _from_root(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+    """Return the root's object."""
+    fits, most, _, (number,), (body,) = received
+    team, root = slots.team, slots.root
+    whole: Any = body
+    if not fits:
+        whole = _whole(mine[0]) if mine else empty(most)
+        uneven.broadcast(team, slots.method, whole, root)
+    if mine:
+        for buffer in mine[0].buffers:
+            uneven.broadcast(team, slots.method, buffer, root)
+        return [_own(mine[0], whole)]
     if not number & 1:
-        return load(body)
-    if parcel is not None:
-        for buffer in parcel.buffers:
-            uneven.broadcast(team, buffer, root)
-        return load(body, [bytearray(buffer) for buffer in parcel.buffers])
-    memory = [room(size) for size in table(body)]
+        return [load(whole)]
+    memory = [room(size) for size in table(whole)]
     for beside in memory:
-        uneven.broadcast(team, np.frombuffer(beside, np.uint8), root)
-    return load(body, memory)
+        uneven.broadcast(team, slots.method, np.frombuffer(beside, np.uint8), root)
+    return [load(whole, memory)]
 
 
-def _heads(slots: Sequence[memoryview]) -> list[int]:
-    return [HEAD.unpack_from(slot)[0] for slot in slots]
-
-
-def _bodies(slots: Sequence[memoryview], lengths: Sequence[int]) -> list[Any]:
-    """Return what is in the slots, or memory for what does not fit into one."""
-    return [
-        slot[HEAD.size : HEAD.size + n] if n <= _ROOM else empty(n)
-        for slot, n in zip(slots, lengths, strict=True)
-    ]
-
-
-def _to_root(team: Any, data: bytes, root: int) -> list[Any] | None:
-    slots = uneven.gather_all_slots(team, uneven.slot(HEAD, data, len(data)))
-    lengths = _heads(slots)
-    most, into = max(lengths), None
-    if team.rank == root:
-        into = [np.asarray(body) for body in _bodies(slots, lengths)]
-    if most > _ROOM:
+def _to_root(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+    """Return the objects of all threads on the root."""
+    fits, most, _, numbers, bodies = received
+    into: Any = bodies if slots.upto else None
+    if not fits:
         if into is not None:
-            into = [empty(n) for n in lengths]
-        uneven.gather(team, np.frombuffer(data, np.uint8), into, root, most)
-    return None if into is None else [load(body) for body in into]
+            into = [empty(number >> 1) for number in numbers]
+        uneven.gather(slots.team, slots.method, _whole(mine[0]), into, slots.root, most)
+    return [] if into is None else [load(body) for body in into]
 
 
-def _from_root(team: Any, pickles: list[bytes] | None, root: int) -> Any:
-    slots = None
-    if pickles is not None:
-        most = max(len(data) for data in pickles)
-        slots = [uneven.slot(_TWO, data, most, len(data)) for data in pickles]
-    mine = uneven.scatter_slots(team, slots, root)
-    most, length = _TWO.unpack_from(mine)
-    if most <= SLOT - _TWO.size:
-        return load(mine[_TWO.size : _TWO.size + length])
-    body = empty(length)
-    blocks = None if pickles is None else [np.frombuffer(x, np.uint8) for x in pickles]
-    uneven.scatter(team, blocks, body, root, most)
-    return load(body)
+def _part_of_root(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+    """Return the root's object for this thread."""
+    fits, most, _, (number,), (body,) = received
+    if fits:
+        return [load(body)]
+    got = empty(number >> 1)
+    blocks = [_whole(parcel) for parcel in mine] or None
+    uneven.scatter(slots.team, slots.method, blocks, got, slots.root, most)
+    return [load(got)]
 
 
-def _exchange(team: Any, pickles: list[bytes]) -> list[Any]:
-    most = max(len(data) for data in pickles)
-    mine = [uneven.slot(_TWO, data, most, len(data)) for data in pickles]
-    slots = uneven.exchange_slots(team, mine)
-    heads = [_TWO.unpack_from(slot) for slot in slots]
-    most = max(head[0] for head in heads)
-    if most <= SLOT - _TWO.size:
-        return [
-            load(slot[_TWO.size : _TWO.size + n]) for slot, (_, n) in zip(slots, heads, strict=True)
-        ]
-    bodies = [empty(n) for _, n in heads]
-    uneven.exchange(team, [np.frombuffer(x, np.uint8) for x in pickles], bodies, most)
-    return [load(body) for body in bodies]
+def _parts_of_all(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+    """Return the objects of all threads for this one."""
+    fits, most, _, numbers, bodies = received
+    if fits:
+        return [load(body) for body in bodies]
+    got = [empty(number >> 1) for number in numbers]
+    uneven.exchange(slots.team, slots.method, [_whole(parcel) for parcel in mine], got, most)
+    return [load(body) for body in got]
 
 
-def _of_all(team: Any, parcel: Parcel) -> list[Any]:
-    return _gathered(team, parcel, *_slots_of_all(team, parcel), team.size)
-
-
-def _slots_of_all(team: Any, parcel: Parcel) -> tuple[list[memoryview], list[int]]:
-    slots = uneven.gather_all_slots(team, uneven.slot(HEAD, parcel.body, parcel.number))
-    return slots, _heads(slots)
-
-
-def _gathered(
-    team: Any, parcel: Parcel, slots: Sequence[memoryview], numbers: Sequence[int], upto: int
-) -> list[Any]:
-    """Return the objects of threads 0 to `upto` - 1, after the first exchange of all."""
-    me, lengths = team.rank, [number >> 1 for number in numbers]
-    bodies = _bodies(slots, lengths)
-    bodies[me] = np.frombuffer(parcel.body, np.uint8)
-    if max(lengths) > _ROOM:
-        long = [body if n > _ROOM else empty(0) for body, n in zip(bodies, lengths, strict=True)]
-        uneven.spread(team, long)
-    if not any(number & 1 for number in numbers):
-        return [load(body) for body in bodies[:upto]]
-    buffers = _buffers(team, parcel, bodies, numbers)
+def _of_all(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+    """Return the objects of the first threads, as many as this one gets."""
+    fits, _, _, numbers, found = received
+    team = slots.team
+    bodies: list[Any] = [
+        empty(number >> 1) if body is None else body
+        for body, number in zip(found, numbers, strict=True)
+    ]
+    own = bodies[team.rank] = _whole(mine[0])
+    if not fits:
+        none = empty(0)
+        long = [body if x is None else none for body, x in zip(bodies, found, strict=True)]
+        uneven.spread(team, slots.method, long)
+    buffers: list[Any] = [None] * team.size
+    if any(number & 1 for number in numbers):
+        buffers = _buffers(slots, mine[0], bodies, numbers)
     return [
-        load(body, beside if number & 1 else None)
-        for body, beside, number in zip(bodies[:upto], buffers, numbers, strict=False)
+        _own(mine[0], body) if body is own else load(body, beside)
+        for body, beside in zip(bodies[: slots.upto], buffers, strict=False)
     ]
 
 
 def _buffers(
-    team: Any, parcel: Parcel, bodies: Sequence[Any], numbers: Sequence[int]
-) -> list[list[bytearray]]:
-    """Return the buffers of all threads: the first ones of all, then the second ones, ..."""
+    slots: _ObjectSlots, parcel: Parcel, bodies: Sequence[Any], numbers: Sequence[int]
+) -> list[list[bytearray] | None]:
+    """Return the buffers of other threads, None without: the first ones of all, the second ..."""
+    team = slots.team
     sizes = [table(b) if number & 1 else [] for b, number in zip(bodies, numbers, strict=True)]
     memory = [[room(size) for size in each] for each in sizes]
     found = [[np.frombuffer(each, np.uint8) for each in some] for some in memory]
     found[team.rank] = list(parcel.buffers)
     for some in itertools.zip_longest(*found, fillvalue=empty(0)):
-        uneven.spread(team, some)
-    memory[team.rank] = [bytearray(buffer) for buffer in parcel.buffers]
-    return memory
+        uneven.spread(team, slots.method, some)
+    return [each if number & 1 else None for each, number in zip(memory, numbers, strict=True)]
 
 
 # --- reductions ---------------------------------------------------------------------------------
 
 
 Combine = Callable[[list[Any], Any], Any]
-
-
-def _allreduce(comm: Any, sendobj: Any, op: Any = MPI.SUM) -> Ready:
-    return _reduction(comm, "allreduce", _fold, comm.size, sendobj, op)
-
-
-def _reduce(comm: Any, sendobj: Any, op: Any = MPI.SUM, root: int = 0) -> Ready:
-    items = comm.size if comm.rank == root_of(comm, root) else 0
-    return _reduction(comm, "reduce", _fold, items, sendobj, op, root)
-
-
-def _scan(comm: Any, sendobj: Any, op: Any = MPI.SUM) -> Ready:
-    return _reduction(comm, "scan", _scanned, comm.rank + 1, sendobj, op)
-
-
-def _exscan(comm: Any, sendobj: Any, op: Any = MPI.SUM) -> Ready:
-    return _reduction(comm, "exscan", _exclusive, comm.rank, sendobj, op)
-
-
-def _reduction(comm: Any, name: str, combine: Combine, upto: int, *arguments: Any) -> Ready:
-    """Return a call that combines the objects of threads 0 to `upto` - 1; None if there are none.
-
-    `arguments` are those of the method: the object, the operation, perhaps a root.
-    """
-    return _ready(_reduced, comm, name, combine, upto, arguments, dump(arguments[0]))
-
-
-def _reduced(
-    team: Any, comm: Any, name: str, combine: Combine, upto: int, arguments: tuple[Any, ...],
-    parcel: Parcel,
-) -> Any:  # fmt: skip
-    slots, numbers = _slots_of_all(team, parcel)
-    if team.size > _FEW and (max(numbers) >> 1 > _LARGE or any(n & 1 for n in numbers)):
-        comm._counts().went_to_mpi(name, 0, _TREE)
-        return getattr(MPI.Intracomm, name)(comm, *arguments)
-    items = _gathered(team, parcel, slots, numbers, upto)
-    return combine(items, arguments[1]) if items else None
-
-
 _BY_TREE = mpi4py.rc.fast_reduce in (True, "yes")
 
 
@@ -302,6 +312,45 @@ def _exclusive(items: list[Any], op: Any) -> Any:
     return result
 
 
+class _Way(NamedTuple):
+    """Describe how a method moves objects.
+
+    Attributes
+    ----------
+    flow
+        The collective that moves the slots.
+    bring
+        ``(slots, pickles of this thread, received) -> objects``, also those that did not fit.
+    gets
+        Which objects this thread gets: "one", "all", on the "root" alone, those of the threads
+        "upto me" or "before me".
+    result
+        "one", "listed", or "combined" by `combine`.
+    """
+
+    flow: str
+    bring: Callable[[_ObjectSlots, Sequence[Parcel], Received], list[Any]]
+    gets: str
+    result: str = "combined"
+    combine: Combine | None = None
+
+
+_WAYS = {
+    "bcast": _Way("broadcast", _from_root, "one", "one"),
+    "scatter": _Way("scatter", _part_of_root, "one", "one"),
+    "gather": _Way("gather_all", _to_root, "root", "listed"),
+    "allgather": _Way("gather_all", _of_all, "all", "listed"),
+    "alltoall": _Way("exchange", _parts_of_all, "all", "listed"),
+    "reduce": _Way("gather_all", _of_all, "root", combine=_fold),
+    "allreduce": _Way("gather_all", _of_all, "all", combine=_fold),
+    "scan": _Way("gather_all", _of_all, "upto me", combine=_scanned),
+    "exscan": _Way("gather_all", _of_all, "before me", combine=_exclusive),
+}
+_BESIDE = frozenset(name for name, way in _WAYS.items() if way.bring in (_from_root, _of_all))
+if core is not None:
+    core.set_objects(MPI.pickle, pickle.dumps, pickle.loads, dump, Parcel, MPI.SUM)
+
+
 # --- methods ------------------------------------------------------------------------------------
 
 
@@ -339,8 +388,8 @@ def _of_items(form: Callable[..., Ready]) -> Method:
 
 FORMS: dict[str, Callable[..., Ready]] = {
     "bcast": _bcast, "gather": _gather, "allgather": _allgather, "reduce": _reduce,
-    "allreduce": _allreduce, "scan": _scan, "exscan": _exscan, "scatter": _scatter,
-    "alltoall": _alltoall,
+    "allreduce": _reduction("allreduce"), "scan": _reduction("scan"),
+    "exscan": _reduction("exscan"), "scatter": _scatter, "alltoall": _alltoall,
 }  # fmt: skip
 _OF_ITEMS = ("scatter", "alltoall")
 CALLS: dict[str, Method] = {

@@ -17,10 +17,10 @@ from mpi4py import MPI
 
 from ..api.uneven_blocks import Array
 
-__all__ = ["HEAD", "Parcel", "dump", "in_band", "load", "room", "table"]
+__all__ = ["Parcel", "dump", "in_band", "load", "room", "table"]
 
-HEAD = Struct("q")
-_ALONE = frozenset((int, float, complex, str, bytes, bool, type(None)))  # they have no buffers
+_COUNT = Struct("q")
+_ALONE = frozenset((int, float, complex, str, bytes, bool))  # they cannot be changed
 
 
 class Parcel:
@@ -32,13 +32,16 @@ class Parcel:
         The pickle; with buffers, a table of them is before it.
     buffers
         Memory of the object that is not in the pickle.
+    value
+        The object, if nothing can tell it from what reading its pickle makes; else None.
     """
 
-    __slots__ = ("body", "buffers")
+    __slots__ = ("body", "buffers", "value")
 
-    def __init__(self, body: bytes, buffers: Sequence[Array] = ()) -> None:
+    def __init__(self, body: bytes, buffers: Sequence[Array] = (), value: Any = None) -> None:
         self.body = body
         self.buffers = buffers
+        self.value = value
 
     @property
     def number(self) -> int:
@@ -63,8 +66,13 @@ def dump(obj: Any) -> Parcel:
         What the pickling of the object raises.
     """
     short = type(obj) is np.ndarray and obj.nbytes < MPI.pickle.THRESHOLD
-    if short or type(obj) in _ALONE or not _standard():
+    if short or not _standard():
         return Parcel(in_band(obj))
+    value = obj if type(obj) in _ALONE else None
+    if type(obj) is bytes and len(obj) >= MPI.pickle.THRESHOLD:
+        obj = pickle.PickleBuffer(obj)  # read as bytes, but not copied into the pickle
+    elif value is not None:
+        return Parcel(in_band(obj), value=value)
     try:
         data, found = MPI.pickle.dumps_oob(obj)
     except Exception:  # it may refuse a buffer that a pickle can hold
@@ -74,7 +82,7 @@ def dump(obj: Any) -> Parcel:
     memory: list[Any] = found
     buffers = [np.frombuffer(buffer, np.uint8) for buffer in memory]
     sizes = [2 * array.size + (not array.flags.writeable) for array in buffers]
-    return Parcel(pack(f"{len(sizes) + 1}q", len(sizes), *sizes) + data, buffers)
+    return Parcel(pack(f"{len(sizes) + 1}q", len(sizes), *sizes) + data, buffers, value)
 
 
 def _standard() -> bool:
@@ -88,8 +96,8 @@ def _standard() -> bool:
 
 def table(body: Any) -> list[int]:
     """Return the sizes of the buffers beside a pickle, each with the bit of `room`."""
-    (count,) = HEAD.unpack_from(body)
-    return list(unpack_from(f"{count}q", body, HEAD.size))
+    (count,) = _COUNT.unpack_from(body)
+    return list(unpack_from(f"{count}q", body, _COUNT.size))
 
 
 def room(size: int) -> bytearray:

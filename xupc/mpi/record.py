@@ -42,10 +42,12 @@ class Record(CallTable):  # type: ignore[misc]
         The reason why MPI carries all nonblocking calls; "" if it does not.
     topology
         The neighbourhood of the communicator, if a call needed it.
+    slots
+        The slots of its methods, by method and root: all threads of the team have the same.
     """
 
     __slots__ = (
-        "_counts", "_patience", "carriers", "no_requests", "refused", "team", "topology",
+        "_counts", "_patience", "carriers", "no_requests", "refused", "slots", "team", "topology",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -56,6 +58,7 @@ class Record(CallTable):  # type: ignore[misc]
         self.carriers: Any = None
         self.no_requests = ""
         self.topology: Any = None
+        self.slots: dict[tuple[str, int | None], Any] = {}
         self._patience = 1
 
     @property
@@ -71,6 +74,8 @@ class Record(CallTable):  # type: ignore[misc]
         """Have MPI carry so many calls; -1: all calls from now on."""
         _ = self.counts  # those of another reason
         self.team, self.refused = None, why
+        self.slots.clear()
+        self.forget()
         self.left = calls  # type: ignore[misc]
 
     def give_to_team(self, team: Any, no_requests: str = "") -> None:
@@ -146,7 +151,6 @@ def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
     """
     record.give_to_mpi("the communicator was freed")
     record.topology = None
-    record.forget()
     _open.discard(record)
     _add(_of_freed.counts, record.counts)
 

@@ -9,62 +9,63 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ..api.private_arrays import (
-    allav_prefix_reduce,
-    allav_reduce,
-    allav_reduce_all,
-    allav_reduce_scatter,
-)
 from ..flags import EXCLUSIVE
 from ..ops import Op
 from ..reduction.foreign_ops import as_op
 from .decision import Ready, apart, check_blocks, in_place, may_overlap, root_of
 from .messages import Message, as_elements
+from .method_calls import call_of
 
 __all__ = ["FORMS"]
 
 _OPERATION = "an operation or a type that xupc does not combine"
 _NO_COUNTS = "mpi4py itself has to exchange the counts"
 
+_ALLREDUCE, _REDUCE = call_of("Allreduce", "reduce_all"), call_of("Reduce", "reduce")
+_SCAN, _EXSCAN = call_of("Scan", "prefix_reduce"), call_of("Exscan", "prefix_reduce")
+_REDUCE_SCATTER = call_of("Reduce_scatter", "reduce_scatter")
+_REDUCE_SCATTER_BLOCK = call_of("Reduce_scatter_block", "reduce_scatter")
+_REDUCE_ALL = call_of("Reduce_scatter", "reduce_all")
+
 
 def _allreduce(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
     dst, src, dtype = _operands(sendbuf, recvbuf)
-    return _ready(allav_reduce_all, dst.array, src, op, dtype, result=dst)
+    return _ready(_ALLREDUCE, dst.array, src, op, dtype, result=dst)
 
 
 def _reduce(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> Ready:
     at = root_of(comm, root)
     if comm.rank != at:
         message, dtype = as_elements(sendbuf, writes=False)
-        return _ready(allav_reduce, None, message.array, op, dtype, at)
+        return _ready(_REDUCE, None, message.array, op, dtype, at)
     dst, src, dtype = _operands(sendbuf, recvbuf)
     scratch = None
     if src is None:
         src, scratch = dst.array.copy(), ("operands", 0)
-    ready = _ready(allav_reduce, dst.array, src, op, dtype, at, result=dst)
+    ready = _ready(_REDUCE, dst.array, src, op, dtype, at, result=dst)
     return ready._replace(scratch=scratch)
 
 
 def _scan(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
     dst, src, dtype = _operands(sendbuf, recvbuf)
-    return _ready(allav_prefix_reduce, dst.array, src, op, dtype, result=dst)
+    return _ready(_SCAN, dst.array, src, op, dtype, result=dst)
 
 
 def _exscan(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
     dst, src, dtype = _operands(sendbuf, recvbuf)
     if comm.rank:
-        return _ready(allav_prefix_reduce, dst.array, src, op, dtype, flags=EXCLUSIVE, result=dst)
+        return _ready(_EXSCAN, dst.array, src, op, dtype, flags=EXCLUSIVE, result=dst)
     unused = np.empty_like(dst.array)  # MPI leaves the first thread's result as it was
     if src is None:
-        return _ready(allav_prefix_reduce, unused, dst.array, op, dtype, flags=EXCLUSIVE)
-    ready = _ready(allav_prefix_reduce, unused, src, op, dtype, flags=EXCLUSIVE)
+        return _ready(_EXSCAN, unused, dst.array, op, dtype, flags=EXCLUSIVE)
+    ready = _ready(_EXSCAN, unused, src, op, dtype, flags=EXCLUSIVE)
     return ready._replace(scratch=("result", 0))
 
 
 def _reduce_scatter_block(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> Ready:
     dst, src, dtype = _blocks(sendbuf, recvbuf, comm.size, counted=True)
     out = dst.array[: src.size // comm.size]
-    ready = _ready(allav_reduce_scatter, out, src, op, dtype, result=dst)
+    ready = _ready(_REDUCE_SCATTER_BLOCK, out, src, op, dtype, result=dst)
     return ready._replace(scratch=("operands", 0) if in_place(sendbuf) else None)
 
 
@@ -81,7 +82,7 @@ def _reduce_scatter(
     if dtype is not None:
         check_blocks(src.size, counts[0], comm.size)
     out = dst.array[: src.size // comm.size]
-    return _ready(allav_reduce_scatter, out, src, op, dtype, result=dst)
+    return _ready(_REDUCE_SCATTER, out, src, op, dtype, result=dst)
 
 
 def _unequal(rank: int, sendbuf: Any, recvbuf: Any, counts: list[int], op: Any) -> Ready:
@@ -108,10 +109,10 @@ def _reduce_unequal(dst: Any, src: Any, counts: list[int], op: Op, team: Any) ->
         rows, out = np.zeros((team.size, most), src.dtype), np.empty(most, src.dtype)
         for row, end, count in zip(rows, ends, counts, strict=True):
             row[:count] = src[end - count : end]
-        allav_reduce_scatter(out, rows.reshape(-1), op, None, 0, team)
+        _REDUCE_SCATTER(out, rows.reshape(-1), op, None, 0, team)
     else:
         total, end = np.empty_like(src), ends[team.rank]
-        allav_reduce_all(total, src, op, None, 0, team)
+        _REDUCE_ALL(total, src, op, None, 0, team)
         out = total[end - dst.size : end]
     dst[...] = out[: dst.size]
 

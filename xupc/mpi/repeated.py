@@ -45,6 +45,9 @@ class _NoTable:
     def learn_given(self, *call: object) -> None:
         """Do nothing."""
 
+    def keep_slots(self, *slots: object) -> None:
+        """Do nothing."""
+
     def learn_posted(self, *call: object) -> None:
         """Do nothing."""
 
@@ -77,7 +80,7 @@ class _NoTable:
 CallTable: Any = _NoTable if core is None else core.CallTable
 
 # How mpi4py's methods take their arguments: messages, operation, root, what only the root has,
-# counts.
+# counts, the name of an object.
 _FORMS: dict[str, tuple[Any, ...]] = {
     "Barrier": (0,),
     "barrier": (0,),
@@ -100,6 +103,16 @@ _FORMS |= {
     for name, form in _FORMS.items()
     if name[0].isupper() and not name.startswith("N")
 }
+_FORMS |= {
+    name: (-1, op, root, "", False, obj)
+    for name, op, root, obj in (
+        ("bcast", False, True, "obj"), ("gather", False, True, "sendobj"),
+        ("scatter", False, True, "sendobj"), ("allgather", False, False, "sendobj"),
+        ("alltoall", False, False, "sendobj"), ("reduce", True, True, "sendobj"),
+        ("allreduce", True, False, "sendobj"), ("scan", True, False, "sendobj"),
+        ("exscan", True, False, "sendobj"),
+    )
+}  # fmt: skip
 _NOT_KEPT = (-1,)
 
 

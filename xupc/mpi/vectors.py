@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..api.uneven_blocks import Array, wasteful
 from . import uneven
 from .decision import Ready, apart, check_blocks, in_place, root_of
 from .messages import Message, as_bytes
-from .uneven import SLOT
+from .slots import ROOM, Received, Slots, slots_of
 from .vector_messages import Vector
 
 __all__ = ["FORMS"]
@@ -35,7 +34,7 @@ def _allgatherv(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
 def _spread(blocks: Sequence[Array], src: Array | None, team: Any) -> None:
     if src is not None:
         blocks[team.rank][...] = src
-    uneven.spread(team, blocks)
+    uneven.spread(team, "Allgatherv", blocks)
 
 
 # --- sizes of a thread's own blocks --------------------------------------------------------------
@@ -74,6 +73,14 @@ class _Call:
         """Return the call: how many bytes there are in all is not known yet."""
         return Ready(None, call, (self, *arguments), self.result)
 
+    def exchange(
+        self, team: Any, flow: str, blocks: Sequence[Array], root: int | None = None
+    ) -> Received:
+        """Send blocks in slots, and return those for this thread."""
+        slots = slots_of(self.comm, team, Slots, self.method, flow, root)
+        found: Received = slots.exchange([(block[:ROOM], 2 * block.size) for block in blocks])
+        return found
+
     def by_mpi(self, most: int, total: int, blocks: int) -> bool:
         """Have MPI carry the call if xupc would move much more than there is."""
         if not wasteful(most, total, blocks):
@@ -98,19 +105,16 @@ def _gatherv(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
     return call.ready(_gather, src, None if dst is None else dst.blocks, at)
 
 
-_ONE = Struct("q")
-
-
 def _gather(call: _Call, src: Array, into: Sequence[Array] | None, root: int, team: Any) -> None:
-    slots = uneven.gather_all_slots(team, uneven.slot(_ONE, src[:SLOT].tobytes(), src.size))
-    sizes = [_ONE.unpack_from(slot)[0] for slot in slots]
-    most, error = max(sizes), _too_long(into, sizes)
-    if most <= SLOT - _ONE.size:
-        _from_slots(into, slots, sizes, _ONE.size)
-    elif call.by_mpi(most, sum(sizes), team.size):
+    fits, most, total, numbers, bodies = call.exchange(team, "gather_all", [src], root)
+    sizes = [number >> 1 for number in numbers]
+    error = _too_long(into, sizes)
+    if fits:
+        _from_slots(into, bodies)
+    elif call.by_mpi(most, total, team.size):
         return
     else:
-        uneven.gather(team, src, _parts(into, sizes), root, most)
+        uneven.gather(team, call.method, src, _parts(into, sizes), root, most)
     if error is not None:
         raise error
 
@@ -130,22 +134,19 @@ def _scatterv(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
     return call.ready(_scatter, blocks, into, dst is None, at)
 
 
-_THREE = Struct("3q")  # the longest block, all bytes, this block
-
-
 def _scatter(
     call: _Call, blocks: Sequence[Array] | None, into: Array, stays: bool, root: int, team: Any
 ) -> None:
-    mine = uneven.scatter_slots(team, None if blocks is None else _slots_of(blocks), root)
-    most, total, size = _THREE.unpack_from(mine)
+    fits, most, total, numbers, bodies = call.exchange(team, "scatter", blocks or (), root)
+    size = numbers[0] >> 1
     error = None if stays else _too_long([into], [size])
     part = into[:size]
-    if most <= SLOT - _THREE.size:
-        part[...] = _in(mine, _THREE.size, part.size)
+    if fits:
+        _from_slots([part], bodies)
     elif call.by_mpi(most, total, team.size):
         return
     else:
-        uneven.scatter(team, blocks, part, root, most)
+        uneven.scatter(team, call.method, blocks, part, root, most)
     if error is not None:
         raise error
 
@@ -160,16 +161,15 @@ def _alltoallv(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
 
 
 def _exchange(call: _Call, blocks: Sequence[Array], into: Sequence[Array], team: Any) -> None:
-    slots = uneven.exchange_slots(team, _slots_of(blocks))
-    heads = [_THREE.unpack_from(slot) for slot in slots]
-    sizes = [head[2] for head in heads]
-    most, error = max(head[0] for head in heads), _too_long(into, sizes)
-    if most <= SLOT - _THREE.size:
-        _from_slots(into, slots, sizes, _THREE.size)
-    elif call.by_mpi(most, sum(head[1] for head in heads), team.size**2):
+    fits, most, total, numbers, bodies = call.exchange(team, "exchange", blocks)
+    sizes = [number >> 1 for number in numbers]
+    error = _too_long(into, sizes)
+    if fits:
+        _from_slots(into, bodies)
+    elif call.by_mpi(most, total, team.size**2):
         return
     else:
-        uneven.exchange(team, blocks, _parts(into, sizes) or (), most)
+        uneven.exchange(team, call.method, blocks, _parts(into, sizes) or (), most)
     if error is not None:
         raise error
 
@@ -189,22 +189,11 @@ def _apart(src: Vector, dst: Array) -> list[Array]:
     return [block.copy() for block in src.blocks] if shared else src.blocks
 
 
-def _slots_of(blocks: Sequence[Array]) -> list[bytes]:
-    most, total = max(block.size for block in blocks), sum(block.size for block in blocks)
-    return [
-        uneven.slot(_THREE, block[:SLOT].tobytes(), most, total, block.size) for block in blocks
-    ]
-
-
-def _from_slots(
-    into: Sequence[Array] | None, slots: Sequence[memoryview], sizes: Sequence[int], head: int
-) -> None:
-    for part, slot in zip(_parts(into, sizes) or (), slots, strict=False):
-        part[...] = _in(slot, head, part.size)
-
-
-def _in(slot: memoryview, head: int, size: int) -> Array:
-    return np.frombuffer(slot, np.uint8)[head : head + size]
+def _from_slots(into: Sequence[Array] | None, bodies: Sequence[bytes | None]) -> None:
+    for block, body in zip(into or (), bodies, strict=False):
+        n = min(block.size, len(body or b""))
+        if n:
+            block[:n] = np.frombuffer(body or b"", np.uint8, n)
 
 
 def _parts(into: Sequence[Array] | None, sizes: Sequence[int]) -> list[Array] | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import array
+import functools
 import gc
 import mmap
 from collections.abc import Callable, Iterator
@@ -392,6 +393,46 @@ def other_buffers() -> None:
         pass
 
 
+def objects(root: int) -> None:
+    """Make each call with a root that moves objects."""
+    every = list(range(size))
+    assert comm.bcast((me, "x"), root) == (root, "x")
+    assert comm.gather(me, root=root) == (every if me == root else None)
+    assert comm.scatter([10 * i for i in every] if me == root else None, root) == 10 * me
+    assert comm.reduce(me + 1, MPI.SUM, root) == (total if me == root else None)
+
+
+def objects_without_root(n: int) -> None:
+    """Make each other call that moves objects, some of about n bytes."""
+    assert comm.allgather([me, b"x" * n]) == [[i, b"x" * n] for i in range(size)]
+    assert comm.alltoall(tuple((me, i) for i in range(size))) == [(i, me) for i in range(size)]
+    assert comm.allreduce(sendobj=me + 1, op=MPI.SUM) == total
+    assert comm.allreduce({me: "x" * n}, lambda a, b: a | b) == dict.fromkeys(range(size), "x" * n)
+    assert comm.scan(me + 1) == (me + 1) * (me + 2) // 2
+    assert comm.exscan(me + 1) == (me * (me + 1) // 2 if me else None)
+    y = comm.allgather(np.full(n, me))
+    assert all((x == i).all() for i, x in enumerate(y)), y
+    y[0][:] = -1  # memory of its own
+
+
+def moved_objects() -> None:
+    """Objects of all sizes, with and without large buffers: the core makes the calls."""
+    for root in range(size):
+        repeated(functools.partial(objects, root))
+    for n in (1, 100, 3_000, 30_000, 100_000):
+        repeated(functools.partial(objects_without_root, n))
+    repeated(lambda: comm.bcast(obj=1, root=0))
+    short(lambda: comm.bcast(1, np.int64(0)))
+    short(lambda: comm.alltoall(None))
+    invalidate()
+    repeated(lambda: objects_without_root(3))
+    MPI.pickle.PROTOCOL = 2
+    repeated(lambda: objects_without_root(2))
+    MPI.pickle.__init__(lambda x: repr(x).encode(), lambda x: eval(bytes(x)))  # type: ignore[misc]
+    short(lambda: objects(0))
+    MPI.pickle.__init__()  # type: ignore[misc]
+
+
 def counted() -> None:
     other = comm.Dup()
     for _ in range(10):
@@ -401,6 +442,10 @@ def counted() -> None:
     assert found["Allreduce"]["carried_by"] == {"xupc": 10}, found
     assert found["Allreduce"]["bytes"] == 320, found
     assert found["Barrier"]["carried_by"] == {"xupc": 10}, found
+    for _ in range(10):
+        other.bcast(me)
+    found = other.explain(as_dict=True)
+    assert found["bcast"]["carried_by"] == {"xupc": 10}, found
     other.Allreduce(full(4), np.zeros(4))
     assert other.explain(as_dict=True)["Allreduce"]["calls"] == 11
     other.Free()
@@ -428,6 +473,7 @@ for check in (
     other_classes,
     ends,
     other_buffers,
+    moved_objects,
     counted,
     mismatch,
 ):

@@ -281,7 +281,47 @@ def many_buffers() -> None:
     both("allgather", many if me == size - 1 else 0)
 
 
-CHECKS = [moves, iterators, reductions, errors, own_pickles, many_buffers]
+def sizes() -> None:
+    """Sizes that change from call to call, around those of the slots."""
+    lengths = 0, 480, 500, 700, 730, 10_000, 10, 60_000, 65_490, 66_000, 1, 20_000, 5
+    for k, n in enumerate(lengths):
+        data, root = bytes(n), k % size
+        both("bcast", data if me == root else None, root)
+        both("allgather", data[: n // (me + 1)])
+        both("gather", data[: n // (size - me)], root)
+        both("alltoall", [data[: n // (i + me + 1)] for i in range(size)])
+        both("scatter", [data[: n // (i + 1)] for i in range(size)] if me == root else None, root)
+        both("allreduce", data[: n // (me + 1)], MPI.MAX)
+
+
+class Asking:
+    """An object whose pickling and reading make calls of their own."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __reduce__(self) -> Any:
+        return told, (self.value, comm.allgather(me), comm.bcast(me, 0))
+
+
+def told(value: int, every: list[int], first: int) -> Asking:
+    assert (every, first) == (list(range(size)), 0)
+    assert comm.allgather(str(me)) == [str(i) for i in range(size)]
+    assert comm.bcast(me + 1, size - 1) == size
+    return Asking(value)
+
+
+def calls_inside() -> None:
+    """A call that an object makes does not disturb the call that moves the object."""
+    for _ in range(3):
+        assert [x.value for x in comm.allgather(Asking(me))] == list(range(size))
+        assert comm.allreduce(Asking(me), lambda a, b: Asking(a.value + b.value)).value == (
+            size * (size - 1) // 2)  # fmt: skip
+        found = comm.alltoall([Asking(10 * me + i) for i in range(size)])
+        assert [x.value for x in found] == [10 * i + me for i in range(size)]
+
+
+CHECKS = [moves, iterators, reductions, errors, own_pickles, many_buffers, sizes, calls_inside]
 
 if __name__ == "__main__":
     for check in CHECKS:

@@ -7,7 +7,9 @@ between the blocks must stay as it was.
 
 from __future__ import annotations
 
+import array
 import itertools
+import mmap
 from typing import Any
 
 import numpy as np
@@ -110,7 +112,14 @@ def strided(counts: list[int]) -> Described:
 
 
 def of_bytes(counts: list[int]) -> Described:
-    memory = bytearray(np.full(sum(counts), EMPTY).tobytes())
+    """Buffers that are no arrays of numpy, as OSU's programs for mpi4py have them."""
+    data = np.full(sum(counts), EMPTY).tobytes()
+    memory: Any = bytearray(data)
+    if sum(counts) % 3 == 1:
+        memory = array.array("d", data)
+    elif sum(counts) % 3 == 2:
+        memory = mmap.mmap(-1, len(data))
+        memory[:] = data
     _, where = in_a_row(counts)
     return Described([memory, counts, MPI.DOUBLE], np.frombuffer(memory), where)
 

@@ -128,7 +128,7 @@ cdef class CachedCall:
         xc_called_at(type(self), CachedCall, <Py_ssize_t>&(<CachedCall>NULL).called)
         self.table = [None] * BUCKETS
         self.named = [None] * BUCKETS
-        _caches.append(self)
+        _caches.add(self)
 
     def empty(self):
         """Keep no call."""
@@ -250,7 +250,7 @@ cdef class CachedArrays:
         self.called = <void *>_called_on_arrays
         xc_called_at(type(self), CachedArrays, <Py_ssize_t>&(<CachedArrays>NULL).called)
         self.table = [None] * BUCKETS
-        _caches.append(self)
+        _caches.add(self)
 
     def empty(self):
         """Keep no call."""

@@ -15,7 +15,7 @@ from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.long cimport PyLong_CheckExact
 cimport numpy as cnp
 
-from weakref import ref
+from weakref import WeakSet, ref
 
 from numpy import generic
 
@@ -281,7 +281,7 @@ def invalidate():
     _generation += 1
 
 
-cdef list _caches = []
+cdef object _caches = WeakSet()
 
 
 def empty_caches():
@@ -905,3 +905,4 @@ cdef inline bint _held(Team team) noexcept:
 
 include "_cached_calls.pxi"
 include "_repeated_calls.pxi"
+include "_object_calls.pxi"

@@ -72,6 +72,9 @@ cdef list _method_names = []
 from types import MethodType
 
 
+cdef class Slots  # of _object_calls.pxi
+
+
 def set_repeated(in_place, error_for):
     """Set mpi4py's IN_PLACE, and what returns the error to raise in place of another, or None."""
     global _in_place, _error_for
@@ -170,7 +173,8 @@ cdef class Form:
 
     `messages`: how many come first, the result last; -1: no call is kept. `op`, `root`: whether
     these follow; `counts`: whether counts of blocks come before them. `ignored`: the message that
-    only the root has: "src", "dst" or "".
+    only the root has: "src", "dst" or "". `obj`: the name of an object that comes first, in place
+    of messages.
     """
 
     cdef readonly str name
@@ -179,10 +183,14 @@ cdef class Form:
     cdef int op, root, counts  # places among the arguments; -1: no argument
     cdef tuple names  # of the arguments
     cdef int arguments
+    cdef readonly bint moves_object
 
     def __cinit__(self, str name, int messages, bint op=False, bint root=False, str ignored="",
-                  bint counts=False):
+                  bint counts=False, str obj=""):
         cdef list names = [[], ["buf"], ["sendbuf", "recvbuf"]][max(messages, 0)]
+        self.moves_object = bool(obj)
+        if obj:
+            names.append(obj)
         self.op = self.root = self.counts = -1
         if counts:
             self.counts = len(names)
@@ -237,6 +245,18 @@ cdef class Form:
         if self.messages == 2 and not (self.ignored == 1 and c.root != rank):
             return _message(given[0], &c.src, views)
         return True
+
+    cdef bint take_object(self, PyObject **items, Py_ssize_t n, PyObject *keywords,
+                          PyObject **given) noexcept:
+        """Take the arguments of a call that moves an object; NULL for those not given."""
+        cdef int k
+        if n > self.arguments:
+            return False
+        for k in range(self.arguments):
+            given[k] = items[k] if k < n else NULL
+        if keywords != NULL and not self.take_named(items + n, keywords, given):
+            return False
+        return given[0] != NULL
 
     cdef bint take_named(self, PyObject **values, PyObject *keywords, PyObject **given) noexcept:
         """Take arguments by their names, which are one object each: Python interns names."""
@@ -428,6 +448,7 @@ cdef class CallTable:
     """
 
     cdef list known
+    cdef list slots_by_root  # of each method: a list of `Slots` or None
     cdef int rank
     cdef public long left
     cdef uint64_t generation
@@ -440,7 +461,28 @@ cdef class CallTable:
 
     def forget(self):
         """Keep no call."""
-        self.known = None
+        self.known = self.slots_by_root = None
+
+    def keep_slots(self, Form form, Py_ssize_t root, Py_ssize_t size, Slots slots):
+        """Keep the slots of a method that moves objects, of one of `size` roots."""
+        if self.slots_by_root is None:
+            self.slots_by_root = [None] * METHODS
+        if self.slots_by_root[form.number] is None:
+            self.slots_by_root[form.number] = [None] * size
+        self.slots_by_root[form.number][root] = slots
+        slots.counter = self.counter(form.name, "xupc", "")
+
+    cdef inline Slots slots_for(self, Form form, PyObject **args, Py_ssize_t n,
+                                PyObject *keywords, PyObject **items):
+        """Return the slots for a call, whose arguments are then in `items`, or None."""
+        cdef Py_ssize_t root = 0
+        cdef list roots
+        if self.slots_by_root is None or not form.take_object(args, n, keywords, items):
+            return None
+        if form.root >= 0 and items[form.root] != NULL and not _number(items[form.root], &root):
+            return None
+        roots = self.slots_by_root[form.number]
+        return None if roots is None or not 0 <= root < len(roots) else roots[root]
 
     def take_counts(self):
         """Return (method, carrier, reason, calls, bytes) since the last request.
@@ -637,6 +679,8 @@ cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords
         if table.always[method.form.number] != NULL:
             (<_Counter>table.always[method.form.number]).calls += 1
             return PyObject_Vectorcall(method.run, args, given, keywords)
+        if method.form.moves_object:
+            return _call_on_object(method, table, args, given, keywords)
         views.count = 0
         try:
             e = table.find(method.form, args + 1, n - 1, keywords, &views)
