@@ -86,7 +86,7 @@ def test_every_variant_is_measured_once(tmp_path: Path) -> None:
     several = [f"multicore:{name}" for name in names_of_ways]
     assert sorted(ways["all_gather_all", 8]) == sorted(["pull", "push", "multicore:led", *several])
     assert sorted(ways["all_gather_all", 1 << 16]) == sorted(["pull", "push", *several])
-    scans = [f"multicore:{name}" for name in ("chain", "doubling", "table")]
+    scans = [f"multicore:{name}" for name in ("chain", "doubling", "levels", "table")]
     # multicore:push is what PUSH does
     assert sorted(ways["allav_prefix_reduce", 8]) == [*scans, "pull", "push"]
     words = "-n", "2", "-m", "8", "--flags", "variants", "-i", "2", "--launches", "1"

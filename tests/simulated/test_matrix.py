@@ -245,7 +245,7 @@ def _between(story: Story, thread: int) -> list[str]:
 def test_users_do_what_the_modes_allow(
     sync: tuple[str, str], tight: bool, expected: dict[int, list[str]]
 ) -> None:
-    """Literal tables of what a thread does between two calls, after it wrote to its staging buffer."""
+    """Literal tables of what a thread does between two calls; it begins with its buffer."""
     story = _story(sync, tight)
     for thread, actions in expected.items():
         assert _between(story, thread)[: len(actions) + 1] == [f"write buffer@{thread}", *actions]
