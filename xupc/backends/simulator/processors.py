@@ -135,9 +135,12 @@ class Processors:
     def last(self, arrivals: Iterable[tuple[float, int, int]]) -> set[int]:
         """Return the threads that have a core when all have arrived at a barrier.
 
-        Of the threads of a machine, given as (time, thread, node), they are the last ones.
+        Of the threads of a machine, given as (time, thread, node), they are the last ones. None
+        where each thread has a core of its own: then `resume` takes no time.
         """
         on_core: set[int] = set()
+        if not any(self.crowded):
+            return on_core
         count = [0] * len(self.crowded)
         for _, thread, node in sorted(arrivals, reverse=True):
             machine = node // self.each
