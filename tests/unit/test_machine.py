@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
-import queue
 import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from xupc.backends.native.native_core import core
-from xupc.bench import host_probe
-from xupc.pgas.segment import create
+from xupc.bench import host_decision, host_probe
+from xupc.bench.host_decision import LONG, PAST, Launch
 from xupc.tuning import probes
 from xupc.tuning.host_figures import HUGE, NO_LIMIT, HostFigures
 
@@ -35,39 +30,6 @@ class Comm:
 
     def Barrier(self) -> None:
         """Return at once: this is the only process."""
-
-
-class Partner:
-    """A communicator with one other thread, which sends each time whether its time is up."""
-
-    def __init__(self, *late: bool) -> None:
-        self.late = iter(late)
-        self.said: list[bool] = []
-
-    def Get_rank(self) -> int:
-        return 0
-
-    def sendrecv(self, mine: tuple[int, int], _to: int, source: int) -> tuple[int, int]:
-        return mine
-
-    def Sendrecv(self, mine: Any, _to: int, recvbuf: Any, source: int) -> None:
-        self.said.append(bool(mine[0]))
-        recvbuf[0] = next(self.late)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "late", "said"), [(60, [0, 0, 1], [0, 0, 0]), (-1, [0], [1]), (-1, [1], [1])]
-)
-def test_a_trial_that_takes_long_ends_for_both(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, late: list[bool], said: list[bool]
-) -> None:
-    monkeypatch.setattr(host_probe, "SECONDS", seconds)
-    comm, room = Partner(*late), create(4 * host_probe.UNIT)
-    room.settle()
-    with pytest.raises(host_probe._OutOfTime):
-        host_probe._rounds(comm, 1, os.getpid(), room)
-    room.close_fd()
-    assert comm.said == said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
@@ -97,121 +59,23 @@ def test_who_is_gone_is_out_of_reach() -> None:
     assert probes.pids_in_reach(Comm((pid, 4096, b"z" * probes.NONCE))) is None
 
 
-class Two:
-    """A communicator of two threads of this process."""
+# --- figures of a host ----------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self.mail: dict[int, queue.Queue[Any]] = {0: queue.Queue(), 1: queue.Queue()}
-        self.rank = threading.local()
-
-    def Get_rank(self) -> int:
-        return int(self.rank.here)
-
-    def Get_size(self) -> int:
-        return 2
-
-    def send(self, what: Any, to: int) -> None:
-        self.mail[to].put(what)
-
-    def recv(self, source: int) -> Any:
-        return self.mail[1 - source].get(timeout=60)
-
-    def sendrecv(self, what: Any, to: int, source: int) -> Any:
-        self.send(what, to)
-        return self.recv(source)
-
-    def Sendrecv(self, word: Any, to: int, recvbuf: Any, source: int) -> None:
-        recvbuf[:] = self.sendrecv(word.copy(), to, source)
-
-    def allgather(self, mine: Any) -> list[Any]:
-        me = self.Get_rank()
-        theirs = self.sendrecv(mine, 1 - me, 1 - me)
-        return [theirs, mine] if me else [mine, theirs]
-
-    def bcast(self, value: Any) -> Any:
-        return self.allgather(value)[0]
-
-    def both(self, function: Callable[[], Any]) -> list[Any]:
-        def run(rank: int) -> Any:
-            self.rank.here = rank
-            return function()
-
-        with ThreadPoolExecutor(2) as pool:
-            return [done.result(120) for done in [pool.submit(run, rank) for rank in range(2)]]
+USUAL = HostFigures(host_decision.SIZES[1], host_decision.SIZES[1], 0, 0)
 
 
-def test_a_trial_moves_what_it_says() -> None:
-    """The thread that reads has the other's bytes after each way to move them, for every size."""
-    comm = Two()
+def launches(
+    rows: Sequence[Sequence[float]], reduced: Sequence[float] = (), past: Sequence[float] = ()
+) -> list[Launch]:
+    """One launch per row of gains, as logarithms by size, equal for both kinds of pages and moves.
 
-    def moves() -> None:
-        me = comm.Get_rank()
-        with host_probe._shared_by_two(comm, 1 - me) as room:
-            assert room is not None
-            memory = host_probe.memory_of(2 * host_probe.SIZES[-1], huge=bool(me))
-            pair = host_probe._Pair(comm, 1 - me, os.getpid(), room, memory, math.inf)
-            for turn, (nbytes, both, move) in enumerate(
-                itertools.product(host_probe.SIZES, (False, True), (pair._stage, pair._reach))
-            ):
-                pair.values[:] = 2 * turn + me
-                pair.results[:] = 255
-                comm.sendrecv(None, 1 - me, 1 - me)
-                move(nbytes, both or me == 0, both or me == 1)
-                taken = nbytes if both or me == 1 else 0
-                assert np.all(pair.results[:taken] == 2 * turn + 1 - me)
-                assert np.all(pair.results[taken:] == 255)
-
-    comm.both(moves)
-
-
-def test_both_get_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The times of copies of each kind are made up, and so are those past the cache."""
-    monkeypatch.setattr(host_probe, "past_the_cache", lambda: 77)
-    never, least = 2 * host_probe.SIZES[-1], host_probe.SIZES[0]
-    for slow, expected in (
-        ("reach", HostFigures(never, never, 0, 77)),
-        ("stage", HostFigures(least, least, 1, 77)),
-    ):
-        comm = Two()
-
-        def time_of(pair: Any, move: Any, nbytes: int, both: bool, slow: str = slow) -> int:
-            return 2000 if move.__name__ == f"_{slow}" else 1000
-
-        monkeypatch.setattr(host_probe._Pair, "_time", time_of)
-        found = comm.both(lambda comm=comm: measured(comm))
-        assert [HostFigures(**each) for each in found] == [expected] * 2
-
-
-def measured(comm: Two, pids: list[int] | None = None, cores: int = 2) -> Any:
-    own = [os.getpid()] * 2 if pids is None else pids
-    return host_probe.measure(comm, own or None, cores, lambda comm: comm.allgather(None))
-
-
-def test_a_round_that_is_disturbed_changes_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a minority of the rounds staging is slow for a while: the medians do not show it."""
-    monkeypatch.setattr(host_probe, "past_the_cache", lambda: 0)
-    comm = Two()
-    rounds = {0: 0, 1: 0}
-
-    def compare(pair: Any, both: bool) -> list[float]:
-        me = comm.Get_rank()
-        rounds[me] += 1
-        disturbed = rounds[me] <= 4 * (host_probe.ROUNDS // 2)  # four comparisons a round
-        return [1.0 if disturbed else -1.0] * len(host_probe.SIZES)
-
-    monkeypatch.setattr(host_probe._Pair, "compare", compare)
-    never = 2 * host_probe.SIZES[-1]
-    assert HostFigures(**comm.both(lambda: measured(comm))[0]) == HostFigures(never, never, 0, 0)
-
-
-def test_nothing_is_measured_without_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor where one of the two cannot read the other's memory, or there is one core."""
-    comm = Two()
-    assert comm.both(lambda: measured(comm, cores=1)) == [None] * 2
-    assert comm.both(lambda: measured(comm, [] if comm.Get_rank() else None)) == [None] * 2
-    monkeypatch.setattr(host_probe, "free_space", lambda: 4 * host_probe.UNIT - 1)
-    monkeypatch.setattr(host_probe._Pair, "compare", None)
-    assert comm.both(lambda: measured(comm)) == [None] * 2
+    `reduced` and `past` are ratios, one per launch, equal for all sizes; without them 1.
+    """
+    ones = [1.0] * len(rows)
+    return [
+        Launch([[list(np.exp(row))] * 2] * 2, [r] * len(LONG), [p] * len(PAST))
+        for row, r, p in zip(rows, reduced or ones, past or ones, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -220,27 +84,51 @@ def test_nothing_is_measured_without_room(monkeypatch: pytest.MonkeyPatch) -> No
         ([-1] * 5, 5),
         ([1] * 5, 0),
         ([-1] * 2 + [1] * 3, 2),
-        ([-1, 0.5, -0.4, 1, -1], 1),
+        ([-1, -1, -0.4, 1, -1.5], 5),
         ([-1] * 4 + [0.1], 4),
+        ([-1] + [1] * 4, None),  # the usual one
     ],
 )
-def test_the_size_from_which_it_pays(gains: list[float], first: int) -> None:
-    expected = [*host_probe.SIZES, 2 * host_probe.SIZES[-1]][first]
-    assert host_probe.best_start(gains, gains) == expected
+def test_the_size_from_which_it_pays(gains: list[float], first: int | None) -> None:
+    noise = [[gain + 0.01 * k for gain in gains] for k in range(3)]
+    found = host_decision.decided(launches(noise), USUAL)
+    size = None if first is None else [*host_decision.SIZES, 2 * host_decision.SIZES[-1]][first]
+    assert (found.get("direct_min"), found.get("direct_min_pair")) == (size, size)
+
+
+@pytest.mark.parametrize("rows", [[[-1] * 5] * 2, [[-1] * 5, [1] * 5, [-1] * 5, [1] * 5, [-1] * 5]])
+def test_few_launches_and_launches_that_differ_decide_nothing(rows: list[list[float]]) -> None:
+    ratios = [0.5, 1.5, 0.5, 1.5, 0.5][: len(rows)]
+    assert host_decision.decided(launches(rows, ratios, ratios), USUAL) == {}
 
 
 def test_long_blocks_are_likelier_in_huge_pages() -> None:
-    assert host_probe.best_start([1.1] * 5, [-1] * 5) == host_probe.SIZES[2]  # the middle
-    assert host_probe.best_start([0.5] * 5, [-1] * 5) == host_probe.SIZES[3]
-    assert host_probe.best_start([-1.1] * 5, [1] * 5) == 2 * host_probe.SIZES[-1]
+    def start(huge: float, small: float) -> int | None:
+        noise = np.array([0.99, 1.0, 1.01])[:, None]
+        both = np.stack([np.exp(noise * [huge] * 5), np.exp(noise * [small] * 5)], axis=1)
+        return host_decision.best_start(both, host_decision.SIZES[0])
+
+    assert start(1.1, -1) == host_decision.SIZES[2]  # the middle
+    assert start(0.5, -1) == host_decision.SIZES[3]
+    assert start(-1.1, 1) == 2 * host_decision.SIZES[-1]
 
 
-def test_values_of_any_length_are_taken_where_the_other_core_is_far() -> None:
-    """Gains as they were measured, near and far: logarithms, sizes in order."""
-    near = [0.9, 1.3, 1.5, 1.2, 2.0], [0.8, 1.1] + 3 * [0.7]
-    far = [1.2, 2.2, 3.7, 5.5, 7.0], [1.2, 1.8] + 3 * [2.8]
-    assert not host_probe.cores_are_apart(*np.log(near))
-    assert host_probe.cores_are_apart(*np.log(far))
+@pytest.mark.parametrize(
+    ("ratios", "taken"),
+    [([0.7, 0.71, 0.72], True), ([0.88, 0.9, 0.92], False), ([0.5, 0.9, 0.6], False)],
+)
+def test_other_ways_are_taken_if_they_are_certainly_faster(
+    ratios: list[float], taken: bool
+) -> None:
+    found = host_decision.decided(launches([[0.0] * 5] * 3, ratios), USUAL)
+    assert found == ({"direct_reduce": 1} if taken else {})
+    found = host_decision.decided(launches([[0.0] * 5] * 3, past=ratios), USUAL)
+    assert found == ({"nt_store_min": PAST[0]} if taken else {})
+
+
+def test_copies_past_the_cache_may_pay_from_the_larger_size_on() -> None:
+    some = [Launch([[[1.0] * 5] * 2] * 2, [1.0] * 2, [1.0, r]) for r in (0.5, 0.51, 0.52)]
+    assert host_decision.decided(some, USUAL) == {"nt_store_min": PAST[1]}
 
 
 def test_tuned_sizes_are_least_ones() -> None:
@@ -271,21 +159,15 @@ def test_blocks_of_long_arrays_are_taken_anyway() -> None:
     assert two["direct_reduce_max"] == eight["direct_reduce_max"] == NO_LIMIT
 
 
-def test_one_of_two_ways_to_copy_is_the_better_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is made up: which of them is quick shows in what is chosen."""
-    middle = host_probe.LONG[1]
-    for quick, slow, pays in ((1, 2, host_probe.LONG[0]), (2, 1, 0), (1, 1, 0), (1, None, middle)):
-        now = [0]
+def test_ratios_of_copies_past_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is made up: copies past the cache take 2 units, others 1, the longer ones 4."""
+    now = [0]
 
-        class Core:
-            @staticmethod
-            def copy_bytes(
-                dst: int, src: int, nbytes: int, past: bool,
-                now: list[int] = now, quick: int = quick, slow: int | None = slow,
-            ) -> None:  # fmt: skip
-                other = slow if slow is not None else 1 + (nbytes >= host_probe.LONG[1])
-                now[0] += quick if past else other
+    class Core:
+        @staticmethod
+        def copy_bytes(dst: int, src: int, nbytes: int, past: bool) -> None:
+            now[0] += 2 if past else 4 if nbytes == PAST[1] else 1
 
-        monkeypatch.setattr(host_probe, "core", Core)
-        monkeypatch.setattr(host_probe.time, "perf_counter_ns", lambda now=now: now[0])
-        assert host_probe.past_the_cache() == pays
+    monkeypatch.setattr(host_probe, "core", Core)
+    monkeypatch.setattr(host_probe.time, "perf_counter_ns", lambda: now[0])
+    assert host_probe.past_the_cache() == [2.0, 0.5]

@@ -27,6 +27,7 @@ from xupc.tuning.selection import Place, Rule, Table, When
 from xupc.tuning.selection_file import BUILT_IN, built_in, find, load, parse, read
 
 tune_command = importlib.import_module("xupc.cli.tune")
+tune_host = importlib.import_module("xupc.cli.tune_host")
 
 PLACE = Place.of([4, 4], "mpich", "shm", True)
 SIZES = [8 << i for i in range(0, 18, 2)]
@@ -396,7 +397,7 @@ def test_nothing_is_measured_that_cannot_be_chosen(monkeypatch: pytest.MonkeyPat
         return result(series(1, lambda n: PUSH)), 0
 
     monkeypatch.setattr(driver, "measure", measure)
-    monkeypatch.setattr(tune_command, "measured_by", lambda *_: ({}, "nothing runs here"))
+    monkeypatch.setattr(tune_host, "measured_by", lambda *_: ({}, "nothing runs here"))
     done = CliRunner().invoke(cli.main, ["tune", "all_gather", "barrier", "--dry-run"])
     assert (done.exit_code, asked) == (2, [])
     assert "nothing to choose for barrier" in done.output
@@ -418,7 +419,12 @@ def test_where_nothing_can_be_written_nothing_is_measured(tmp_path: Path, option
 
 # --- the figures of the host ----------------------------------------------------------------------
 
-FIGURES = {"direct_min": 32768, "direct_min_pair": 1 << 17, "direct_reduce": 1, "nt_store_min": 0}
+FIGURES = {"direct_min": 131072, "direct_reduce": 1}  # decided; the others are as built in
+USED = HostFigures(131072, 32768, 1, 0)
+GAINS = [0.1, 0.1, 2.0, 2.0, 2.0], [1.0, 1.0, 1.0, 1.0, 1.0]  # of moves one way, both ways
+LAUNCH = {
+    "moves": [[gains] * 2 for gains in GAINS], "reductions": [0.5, 0.5], "past": [1.0, 1.0],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -427,11 +433,14 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     jobs: list[tuple[Any, ...]] = []
 
     def measured_by(*job: Any) -> tuple[dict[str, Any], str]:
-        jobs.append(job)
-        return {"host": "here", "figures": FIGURES}, ""
+        jobs.append(job[:-1])
+        return {"host": "here", "launch": LAUNCH}, ""
 
-    monkeypatch.setattr(tune_command, "measured_by", measured_by)
+    monkeypatch.setattr(tune_host, "measured_by", measured_by)
     return jobs
+
+
+JOB = "xupc.bench.host_probe"
 
 
 def test_the_figures_of_the_host_are_kept_in_a_section(
@@ -443,17 +452,19 @@ def test_the_figures_of_the_host_are_kept_in_a_section(
     for _ in range(2):  # the second time the section is replaced
         done = CliRunner().invoke(cli.main, words)
         assert done.exit_code == 0, done.output
-    assert probed == [("xupc.bench.host_probe", 4, "1x4", 120.0)] * 2
-    assert "host here: direct access from 32 KiB on, from 128 KiB where two" in done.output
+    assert probed == [(JOB, 4, "1x4")] * 2 * tune_host.HOST_LAUNCHES
+    assert "host here: direct access from 128 KiB on, from 32 KiB where two" in done.output
     assert "reductions of any length; copies past the cache never" in done.output
+    kept = "as built in, since nothing is better beyond doubt: direct_min_pair, nt_store_min"
+    assert kept in done.output
     table = load(read(path))
-    assert table.figures_of("here") == HostFigures(**FIGURES)
+    assert table.figures_of("here") == USED
     assert table.source_of("elsewhere") == BUILT_IN
     text = path.read_text()
     assert text.count("# >>> xupc tune: host here\n") == 1
     assert text.replace("\n\n", "\n").endswith(OWN.split("version = 1\n")[1].replace("\n\n", "\n"))
     tune(path, result(series(1, lambda n: PUSH)))  # rules do not touch it
-    assert load(read(path)).figures_of("here") == HostFigures(**FIGURES)
+    assert load(read(path)).figures_of("here") == USED
 
 
 @pytest.mark.parametrize("load", [0.1, 99.0])
@@ -484,10 +495,10 @@ def test_algorithms_are_measured_with_the_figures(
     monkeypatch.setenv("XUPC_TUNING", str(tmp_path / "not there yet"))
     done = CliRunner().invoke(cli.main, ["tune", "all_gather", "-n", "2", "--dry-run"])
     assert done.exit_code == 0, done.output
-    assert used == [HostFigures(**FIGURES)]
-    assert probed == [("xupc.bench.host_probe", 2, "1x2", 7.0)]
+    assert used == [USED]
+    assert probed == [(JOB, 2, "1x2")] * tune_host.HOST_LAUNCHES
     assert os.environ["XUPC_TUNING"] == str(tmp_path / "not there yet")
-    assert '[host."here"]\ndirect_min = 32768\n' in done.output
+    assert '[host."here"]\ndirect_min = 131072\ndirect_reduce = 1\n' in done.output
 
 
 def test_a_budget_that_is_too_short_is_refused_in_one_line(
@@ -514,9 +525,7 @@ def test_an_own_entry_for_the_host_is_not_replaced(
 
 
 def test_a_host_that_cannot_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        tune_command, "measured_by", lambda *_: ({"host": "here", "figures": None}, "")
-    )
+    monkeypatch.setattr(tune_host, "measured_by", lambda *_: ({"host": "here", "launch": None}, ""))
     path = tmp_path / "t.toml"
     done = CliRunner().invoke(cli.main, ["tune", "--host-only", "-n", "2", "-o", str(path)])
     assert done.exit_code == 4

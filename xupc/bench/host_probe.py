@@ -1,21 +1,21 @@
 """Measure a host: when direct access to private memory pays, and copies past the cache.
 
-``python -m xupc.bench.host_probe`` is a job that does only this. Its first thread prints the
-figures as JSON, with the keys of `HostFigures`; `xupc tune` writes them to the user's table. Two
-threads of a machine move blocks to each other in both ways, several times. The result depends on
-more than copies inside one process: on the places of the two threads in the machine, and on the
-pages of the blocks. The kernel reads blocks in huge pages faster, and only long arrays have them.
+``python -m xupc.bench.host_probe`` is a job that does only this. Its first thread prints what it
+has measured as JSON, with the fields of `Launch`; `xupc tune` starts several such jobs and decides
+(`host_decision`). Two threads of a machine make collective calls in both ways in turn.
+
+The result depends on the places of the two threads in the machine, and on the pages of the blocks:
+the kernel reads blocks in huge pages faster, and only long arrays have them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import mmap
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,231 +23,141 @@ from numpy.typing import NDArray
 
 import xupc
 from xupc.backends.native.native_core import core
-from xupc.errors import HeapError
-from xupc.pgas.segment import Segment, attach, create, free_space
-from xupc.tuning.host_figures import HostFigures
+
+from .host_decision import LONG, PAST, SIZES, Launch
 
 __all__ = ["measure"]
 
-ROUNDS = 7
-"""A figure is a median over so many rounds: within one, another program may have taken a core."""
+ROUNDS, LEAST = 7, 3
+"""Of all calls, after the first one; and how many must end in time."""
 SECONDS = 20.0
-"""For the rounds of two threads, which take 20 ms each on an idle machine."""
-LONG = (10 << 20, 16 << 20)
-"""Bytes of copies that, with what they are of, fill the last cache of some machines."""
-TRIES = 3
-GAIN = 0.9
-"""Of the plain copy's time the other one may take to be chosen."""
-SIZES = [1 << k for k in range(13, 22, 2)]
-UNIT = 1 << 19
-"""Bytes that are staged at a time."""
-HUGE_PAGE = 1 << 21
+"""For the rounds of two threads, which take 60 ms each on an idle machine."""
 REPEATED = 2
-APART = 1.5
-"""So many times as long staging takes where what one thread writes is slowly read by another."""
-HALVED = 1 << 16
-"""From so many bytes on both sides copy a half, as arrays of values do."""
+"""The shorter one of so many times counts."""
+TRIES = 3
+HUGE_PAGE = 1 << 21
+DIRECT, STAGED, SLICES = "multicore:direct", "multicore:staged", "multicore:slices"
 
-Gains = NDArray[np.float64]
-"""By how much staging is slower: of one block and of two, in huge and in small pages, by size."""
+Memory = NDArray[np.uint8]
 
 
-def measure(
-    comm: Any, pids: Sequence[int] | None, cores: int, idle: Callable[[Any], None]
-) -> dict[str, int] | None:
-    """Return the figures of this machine, on every thread; None if they cannot be measured.
+def measure(team: xupc.Team, cores: int, idle: Callable[[], None]) -> Launch | None:
+    """Measure thread 0's machine; return the result on thread 0, None on others. Collective.
+
+    None also if there is no other thread on the machine, they have one core, threads cannot access
+    each other's memory, or the time is too short.
 
     Parameters
     ----------
-    comm
-        The threads of this machine.
-    pids
-        Their process ids; None if a thread cannot access the private memory of another one.
+    team
+        All threads.
     cores
-        The number of cores that they have.
+        The number of cores that the threads of this machine have.
     idle
         A barrier in which waiting threads sleep.
     """
-    bypass = past_the_cache() if comm.Get_rank() == 0 else 0
-    idle(comm)
-    gains = direct_gains(comm, pids, cores)
-    idle(comm)
-    found: dict[str, int] | None = comm.bcast(None if gains is None else figures(gains, bypass))
-    return found
+    past = past_the_cache() if team.rank == 0 else []
+    idle()
+    machine, pids = team.job.info.machine, team.job.info.pids
+    able = pids is not None and len(pids) == len(machine) > 1 and cores > 1
+    pair = machine[0] == 0 and team.rank in (machine[0], machine[len(machine) // 2])
+    two = team.split(0 if able and pair else None)
+    found = None if two is None else _medians(two)
+    idle()
+    return None if found is None or team.rank else Launch(*found, past)
 
 
-def figures(gains: Gains, bypass: int) -> dict[str, int]:
-    """Return what follows from measured gains, with the keys of `HostFigures`."""
-    one_way, both_ways = gains
-    made = HostFigures(
-        best_start(*one_way), best_start(*both_ways), int(cores_are_apart(*both_ways)), bypass
-    )
-    return {name: getattr(made, name) for name in HostFigures.__match_args__}
+# --- calls of two threads -------------------------------------------------------------------------
 
 
-def direct_gains(comm: Any, pids: Sequence[int] | None, cores: int) -> Gains | None:
-    """Measure the gains of direct access on the first thread; None on the others.
-
-    The first thread and one in the middle move blocks to each other. None also if there is no other
-    thread, one core for all, no room, or not enough time.
-    """
-    me, size = comm.Get_rank(), comm.Get_size()
-    pair = (0, size // 2)
-    gains = None
-    possible = all(comm.allgather(pids is not None)) and size > 1 and cores > 1
-    if possible and me in pair:
-        assert pids is not None
-        peer = pair[1 - pair.index(me)]
-        with _shared_by_two(comm, peer) as room:
-            if room is not None:
-                with contextlib.suppress(_OutOfTime):
-                    gains = _rounds(comm, peer, pids[peer], room)
-    return gains if me == 0 else None
-
-
-def _rounds(comm: Any, peer: int, pid: int, room: Segment) -> Gains:
-    """Return the medians of all rounds; _OutOfTime on both threads if they take too long."""
+def _medians(two: xupc.Team) -> tuple[list[Any], list[float]] | None:
+    """Return `moves` and `reductions` of `Launch`, on both threads; None without enough time."""
+    pages = [_Calls(two, memory_of(4 * SIZES[-1], huge)) for huge in (True, False)]
     until = time.monotonic() + SECONDS
-    pairs = [
-        _Pair(comm, peer, pid, room, memory_of(2 * SIZES[-1], huge), until)
-        for huge in (True, False)
-    ]
-    found = [
-        [[pair.compare(both) for pair in pairs] for both in (False, True)] for _ in range(ROUNDS)
-    ]
-    medians: Gains = np.median(np.array(found), axis=0)
-    return medians
+    moves, reductions = [], []
+    for number in range(1 + ROUNDS):
+        moved = [[each.moves(way) for each in pages] for way in ("scatter", "exchange")]
+        reduced = pages[0].reductions()
+        if number:  # the first one made the plans
+            moves.append(moved)
+            reductions.append(reduced)
+        if _late(two, until):
+            break
+    if len(moves) < LEAST:
+        return None
+    return np.median(moves, axis=0).tolist(), np.median(reductions, axis=0).tolist()
 
 
-class _OutOfTime(Exception):
-    """The rounds take too long; both threads raise this in the same step."""
+def _late(two: xupc.Team, until: float) -> bool:
+    """Return on both threads whether the time of one of them is up."""
+    mine, late = np.array([int(time.monotonic() > until)]), np.zeros(1, np.int64)
+    xupc.allav_reduce_all(late, mine, xupc.MAX, team=two)
+    return bool(late[0])
 
 
-def best_start(huge: Sequence[float], small: Sequence[float]) -> int:
-    """Return the size from which the gains add up to most.
+class _Calls:
+    """Calls of two threads with memory of each: a half to give from, a half to take into.
 
-    Parameters
-    ----------
-    huge, small
-        The gains for each size in pages of that kind. The longer a block, the more likely it is in
-        huge ones.
-    """
-    likely = np.linspace(0, 1, len(SIZES))
-    gains = likely * huge + (1 - likely) * small
-    rest = [float(gains[i:].sum()) for i in range(len(SIZES) + 1)]
-    return [*SIZES, 2 * SIZES[-1]][rest.index(max(rest))]
-
-
-def cores_are_apart(huge: Sequence[float], small: Sequence[float]) -> bool:
-    """Return whether the cores share no cache, by the gains of long blocks of both threads."""
-    long = [gain for gains in (huge, small) for gain in gains[len(SIZES) // 2 :]]
-    return sum(long) > len(long) * math.log(APART)
-
-
-class _Pair:
-    """One of two threads that move blocks to each other.
-
-    `room` is memory that both have mapped: a half for each, of two places. `memory` is private: a
-    half to give from, a half to take into. `until` is the end of the time, by time.monotonic.
+    A call has the same arrays each time, so that xupc finds its plan at once.
     """
 
-    def __init__(
-        self,
-        comm: Any,
-        peer: int,
-        pid: int,
-        room: Segment,
-        memory: NDArray[np.uint8],
-        until: float,
-    ) -> None:
-        self.comm = comm
-        self.peer = peer
-        self.pid = pid
-        self.first = comm.Get_rank() < peer
-        self.mine, self.theirs = room.address, room.address + 2 * UNIT
-        if not self.first:
-            self.mine, self.theirs = self.theirs, self.mine
-        self.values, self.results = memory.reshape(2, -1)
-        self.source, self.target = self.values.ctypes.data, self.results.ctypes.data
-        self.their_source, self.their_target = comm.sendrecv(
-            (self.source, self.target), peer, source=peer
-        )
-        self.until = until
-        self.late = np.zeros(2, np.uint8)  # whether my time is up, and whether the other one's is
+    def __init__(self, two: xupc.Team, memory: Memory) -> None:
+        self.two = two
+        values, results = memory.reshape(2, -1)
+        sizes = {*SIZES, *(2 * n for n in SIZES), *LONG}
+        self.values = {n: values[:n] for n in sizes}
+        self.results = {n: results[:n] for n in sizes}
+        self.summands = {n: values[:n].view(np.float64) for n in LONG}
+        self.sums = {n: results[:n].view(np.float64) for n in LONG}
 
-    def compare(self, both: bool) -> list[float]:
-        """Return for each size how many times as long staging takes, as a logarithm."""
-        gains = [
-            math.log(self._time(self._stage, n, both) / self._time(self._reach, n, both))
-            for n in reversed(SIZES)  # what is slow at first does not count for long ones
-        ]
-        return gains[::-1]
+    def moves(self, way: str) -> list[float]:
+        """Return for each size how many times as long staging takes as direct access.
 
-    def _time(self, move: Callable[[int, bool, bool], None], nbytes: int, both: bool) -> int:
-        """Return the shortest time in ns; blocks are written before and read after a move."""
-        gives, takes = self.first or both, not self.first or both
+        `way`: "scatter", a block for one thread, or "exchange", one for each.
+        """
+        found = []
+        for n in reversed(SIZES):  # what is slow at first does not count for long ones
+            staged, direct = (
+                self._time(2 * n, lambda name=name, n=n: self._move(way, n, name))  # type: ignore[misc]
+                for name in (STAGED, DIRECT)
+            )
+            found.append(staged / direct)
+        return found[::-1]
+
+    def _move(self, way: str, n: int, name: Any) -> None:
+        if way == "scatter":
+            root = self.values[2 * n] if self.two.rank == 0 else None
+            xupc.allav_scatter(self.results[n], root, 0, team=self.two, algorithm=name)
+        else:
+            into, out = self.results[2 * n], self.values[2 * n]
+            xupc.allav_exchange(into, out, team=self.two, algorithm=name)
+
+    def reductions(self) -> list[float]:
+        """Return for each of `LONG` how many times as long direct access takes."""
+        found = []
+        for n in LONG:
+            direct, *others = (
+                self._time(n, lambda name=name, n=n: self._reduce(n, name))  # type: ignore[misc]
+                for name in (DIRECT, STAGED, SLICES)
+            )
+            found.append(direct / min(others))
+        return found
+
+    def _reduce(self, n: int, name: Any) -> None:
+        sums = self.sums[n] if self.two.rank == 0 else None
+        xupc.allav_reduce(sums, self.summands[n], xupc.ADD, 0, team=self.two, algorithm=name)
+
+    def _time(self, nbytes: int, call: Callable[[], None]) -> int:
+        """Return the shortest time in ns; blocks are written before and read after a call."""
         found = []
         for turn in range(REPEATED):
-            if gives:
-                self.values[:nbytes] = turn
-            self._meet()
+            self.values[nbytes][:] = turn
+            self.two.barrier()
             begin = time.perf_counter_ns()
-            move(nbytes, gives, takes)
+            call()
             found.append(time.perf_counter_ns() - begin)
-            if takes:
-                self.results[:nbytes].max()
+            self.results[nbytes].max()
         return max(1, min(found))
-
-    def _meet(self) -> None:
-        self.late[0] = time.monotonic() > self.until
-        self.comm.Sendrecv(self.late[:1], self.peer, recvbuf=self.late[1:], source=self.peer)
-        if self.late.any():
-            raise _OutOfTime
-
-    def _stage(self, nbytes: int, gives: bool, takes: bool) -> None:
-        for at in range(0, nbytes, UNIT):
-            n, place = min(UNIT, nbytes - at), at // UNIT % 2 * UNIT
-            if gives:
-                core.copy_bytes(self.mine + place, self.source + at, n, False)
-            self._meet()
-            if takes:
-                core.copy_bytes(self.target + at, self.theirs + place, n, False)
-        self._meet()
-
-    def _reach(self, nbytes: int, gives: bool, takes: bool) -> None:
-        given = nbytes // 2 if gives != takes and nbytes >= HALVED else 0
-        n = nbytes - given
-        self._meet()
-        if takes:
-            core.across(self.pid, self.target, self.their_source, n, False)
-        elif given:
-            core.across(self.pid, self.source + n, self.their_target + n, given, True)
-        self._meet()
-
-
-@contextlib.contextmanager
-def _shared_by_two(comm: Any, peer: int) -> Iterator[Segment | None]:
-    """Map memory of this thread and another one; None on both if that is not possible."""
-    segment: Segment | None = None
-    nbytes = 4 * UNIT
-    with contextlib.ExitStack() as kept, contextlib.suppress(HeapError, OSError):
-        if comm.Get_rank() < peer:
-            path = ""
-            kept.callback(lambda: comm.send(path, peer))
-            if free_space() >= nbytes:
-                segment = create(nbytes)
-                segment.reserve(0, nbytes)
-                path = segment.path
-        else:
-            path = comm.recv(source=peer)
-            segment = attach(path, nbytes) if path else None
-    good = comm.sendrecv(bool(path) and segment is not None, peer, source=peer)
-    try:
-        yield segment if good and path else None
-    finally:
-        if segment is not None:
-            segment.settle()
-            segment.close_fd()
 
 
 def memory_of(nbytes: int, huge: bool) -> NDArray[np.uint8]:
@@ -263,14 +173,14 @@ def memory_of(nbytes: int, huge: bool) -> NDArray[np.uint8]:
     return memory
 
 
-def past_the_cache() -> int:
-    """Return the bytes from which one thread's copies are faster past the cache; 0: none.
+def past_the_cache() -> list[float]:
+    """Return how many times as long copies past the cache take, for each of `PAST`.
 
     Each way runs alone, and its first copy does not count: after the other way it would find in
     the cache what that leaves there.
     """
-    memory = memory_of(2 * LONG[-1], huge=True)
-    source, target = memory.ctypes.data, memory.ctypes.data + LONG[-1]
+    memory = memory_of(2 * PAST[-1], huge=True)
+    source, target = memory.ctypes.data, memory.ctypes.data + PAST[-1]
 
     def least(nbytes: int, past: bool) -> int:
         times = []
@@ -278,13 +188,11 @@ def past_the_cache() -> int:
             begin = time.perf_counter_ns()
             core.copy_bytes(target, source, nbytes, past)
             times.append(time.perf_counter_ns() - begin)
-        return min(times[1:])
+        return max(1, min(times[1:]))
 
-    def ratio(nbytes: int) -> float:
-        rounds = [least(nbytes, True) / max(1, least(nbytes, False)) for _ in range(ROUNDS)]
-        return statistics.median(rounds)
-
-    return next((n for n in LONG if ratio(n) < GAIN), 0)
+    rounds = [[least(n, True) / least(n, False) for n in PAST] for _ in range(ROUNDS)]
+    medians: list[float] = np.median(rounds, axis=0).tolist()
+    return medians
 
 
 def main() -> None:
@@ -295,12 +203,10 @@ def main() -> None:
 
     with xupc.init() as team:
         info = team.job.info
-        machine = MPI.COMM_WORLD.Split(info.machine[0], team.rank)
-        whole = info.pids is not None and len(info.pids) == len(info.machine)
-        pids = info.pids.tolist() if whole else None
-        found = measure(machine, pids, info.cores, wait_quietly)
+        found = measure(team, info.cores, lambda: wait_quietly(MPI.COMM_WORLD))
         if team.rank == 0:
-            print(json.dumps({"host": info.machine_host, "figures": found}), flush=True)
+            said = {"host": info.machine_host, "launch": None if found is None else asdict(found)}
+            print(json.dumps(said), flush=True)
 
 
 if __name__ == "__main__":

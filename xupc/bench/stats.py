@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Estimate",
     "Ratio",
+    "estimated",
     "geometric_mean",
     "median",
     "ratio",
@@ -87,10 +88,17 @@ def ratio(above: Launches, below: Launches, error: float = ERROR) -> Ratio | Non
     Where several are looked at together, `error` is divided by their number (Bonferroni).
     """
     found = per_launch(*together(above, below))
-    return Ratio(*_estimated(found, error)) if found else None
+    return estimated(found, error) if found else None
 
 
-def _estimated(values: Sequence[float], error: float = ERROR) -> tuple[float, float, float]:
+def estimated(values: Sequence[float] | NDArray[np.float64], error: float = ERROR) -> Ratio:
+    """Return the median of one ratio per launch, and its interval."""
+    return Ratio(*_estimated(values, error))
+
+
+def _estimated(
+    values: Sequence[float] | NDArray[np.float64], error: float = ERROR
+) -> tuple[float, float, float]:
     """Return the median of one number per launch, and the ends of its interval."""
     middle = float(np.median(values))
     if len(values) < LEAST:

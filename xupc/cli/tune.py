@@ -9,7 +9,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,6 @@ from xupc.bench.results import Job, Result
 from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, named
 from xupc.bench.tuner import place_of, tuned
 from xupc.bench.tuning_file import TuningFile
-from xupc.tuning.host_figures import HostFigures
 from xupc.tuning.selection import Rule, registered_name
 from xupc.tuning.selection_file import VARIABLE, user_path
 
@@ -39,15 +37,13 @@ from .common import (
     check_crowd,
     check_writable,
     examples,
-    figures_text,
     in_job,
 )
-from .diagnostics import is_busy
-from .jobs import measured_by
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
 from .tune_drop_in import DropInPlan, add_carriers
+from .tune_host import add_host
 from .tune_report import has_wrong_results, hint, remark, report, summary
 
 __all__ = ["joined", "tune", "tune_command"]
@@ -295,32 +291,6 @@ def _is_given(name: str) -> bool:
     """Return whether an option is on the command line."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.COMMANDLINE
-
-
-def add_host(file: TuningFile, threads: int, limit: float, *, needed: bool = False) -> str:
-    """Measure the figures of this host in a job of its own, and put them into a table.
-
-    The job has so many threads, and `limit` seconds. Returns what to print. If nothing could be
-    measured, this is the reason, unless the figures are `needed`: then it is an error.
-    """
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    found, why = measured_by("xupc.bench.host_probe", threads, f"1x{threads}", limit)
-    if not found.get("figures"):
-        why = why or "its threads have one core, or cannot access the memory of each other"
-        text = f"the figures of this host were not measured: {why}"
-        if needed:
-            raise EnvironmentProblem(text)
-        return text
-    text = f"host {found['host']}: {figures_text(HostFigures(**found['figures']))}"
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    remarks = [remark(f"{now}, {threads} threads: {' '.join(['xupc', *sys.argv[1:]])}")]
-    if is_busy(load, threads, cores):
-        remarks.append(remark(f"the load average was {load:.1f} on {cores} cores: others computed "
-                             "here, and these figures may be wrong"))  # fmt: skip
-        text += f"\n{remarks[-1]}; repeat xupc tune --host-only when the machine is idle"
-    if file.figures(found["host"]) != found["figures"]:
-        file.put_host(found["host"], found["figures"], remarks)
-    return text
 
 
 @contextlib.contextmanager
