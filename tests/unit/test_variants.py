@@ -181,8 +181,8 @@ def test_sizes_decide_about_scans_and_reductions_of_arrays() -> None:
     assert chosen("allav_reduce_all", [0, 1, 1], 8, exact=True) == "table"
     sizes = (8, 2048, 1 << 14, 1 << 20, 1 << 23)
     for threads, to_one, to_all in (
-        (2, "staged slices direct slices staged", "staged staged direct staged staged"),
-        (3, "staged slices direct slices staged", "staged staged staged staged staged"),
+        (2, "staged staged direct staged staged", "staged staged direct staged staged"),
+        (3, "staged staged direct staged staged", "staged staged staged staged staged"),
         (4, "staged slices slices slices slices", "staged slices slices slices slices"),
     ):
         node = [0] * threads

@@ -223,15 +223,14 @@ def _is_direct(call: CallFacts) -> bool:
 
 
 def _is_in_slices(call: CallFacts) -> bool:
-    """More than `eager_max` bytes; on few threads to one, less than 4 units of `staging_chunk`.
+    """More than `eager_max` bytes on at least `parallel_fold_threads` threads.
 
-    If a few threads all want the result, each folds it for itself. Very long values are copied to
-    scratch while those before are folded.
+    On fewer the receiver folds all values itself: slices that others write into its private memory
+    take longer.
     """
     r = _work(call)
-    places = places_of(call, r.nbytes)
     few = call.size < call.tuning["parallel_fold_threads"]
-    return not (places.short or (few and (r.to is None or r.nbytes >= 4 * places.width)))
+    return not (few or places_of(call, r.nbytes).short)
 
 
 def _register(form: str, *, to_one: bool) -> None:

@@ -56,7 +56,7 @@ def decided(launches: Sequence[Launch], usual: HostFigures) -> dict[str, int]:
     Parameters
     ----------
     launches
-        Of one host. Fewer than three decide nothing.
+        The launches of one host; fewer than three decide nothing.
     usual
         The figures that hold otherwise.
     """
