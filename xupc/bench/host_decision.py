@@ -19,9 +19,9 @@ from . import stats
 __all__ = ["LONG", "PAST", "SIZES", "Launch", "best_start", "decided"]
 
 SIZES = [1 << k for k in range(13, 22, 2)]
-"""Bytes of blocks."""
+"""The bytes of the blocks that are moved."""
 STARTS = [*SIZES, 2 * SIZES[-1]]
-"""Where direct access may begin; the last one: beyond all sizes."""
+"""The sizes from which direct access may be used; the last one is beyond all sizes."""
 LONG = (512 << 10, 1 << 20)
 """Bytes of values that a reduction may read directly, and that are copied first as built in."""
 PAST = (10 << 20, 16 << 20)
@@ -32,7 +32,7 @@ GAIN = 0.9
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launch has measured: medians over its rounds.
+    """Hold what a launch has measured, as medians over its rounds.
 
     Attributes
     ----------
