@@ -7,7 +7,7 @@ try:
 except ImportError:
     from hashlib import blake2b
 
-__all__ = ["digest", "fingerprint"]
+__all__ = ["digest", "fingerprint", "hashed", "numbers"]
 
 _MASK = (1 << 64) - 1
 _NAMES: dict[str, int] = {}
@@ -27,7 +27,16 @@ def digest(data: bytes, size: int) -> bytes:
     return blake2b(data, digest_size=size).digest()
 
 
+def numbers(name: str, *values: int | str) -> tuple[int, ...]:
+    """Return a name and values as the numbers of a fingerprint."""
+    return (_name(name), *(_name(v) if isinstance(v, str) else v for v in values))
+
+
+def hashed(values: tuple[int, ...]) -> int:
+    """Return the fingerprint of `numbers`."""
+    return hash(values) & _MASK
+
+
 def fingerprint(name: str, *values: int | str) -> int:
     """Return the fingerprint of a call: its name and its single-valued arguments."""
-    numbers = tuple(_name(v) if isinstance(v, str) else v for v in values)
-    return hash((_name(name), *numbers)) & _MASK
+    return hashed(numbers(name, *values))

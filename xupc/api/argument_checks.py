@@ -18,10 +18,11 @@ from ..ops import Op
 from ..pgas.allocation import Allocation
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_reference import as_address
+from ..records import record, replace
 
 __all__ = [
-    "asks_in_place", "describe", "describing", "flags_text", "func_name", "named_flags",
-    "op_name", "signature_of",
+    "PlaceText", "asks_in_place", "describe", "describing", "flags_text", "func_name",
+    "named_flags", "op_name", "signature_of",
 ]  # fmt: skip
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -86,11 +87,39 @@ def describing(x: Any) -> Callable[[], str]:
         allocation, thread, offset = as_address(x)
     except TypeError:
         return partial(show, x)
-    return partial(_place_text, thread, offset, allocation.nelems, allocation.dtype)
+    return PlaceText(thread, offset, allocation.nelems, allocation.dtype)
 
 
-def _place_text(thread: int, offset: int, nelems: int, dtype: np.dtype[Any]) -> str:
-    return f"thread {thread} offset {offset} ({nelems} x {dtype})"
+@record
+class PlaceText:
+    """The text of an operand, made when it is called.
+
+    Attributes
+    ----------
+    nelems, dtype
+        Those of its allocation.
+    dealt
+        Phase, blocksize and dtype of the operand, where the text has them.
+    """
+
+    thread: int
+    offset: int
+    nelems: int
+    dtype: np.dtype[Any]
+    dealt: tuple[int, int, np.dtype[Any]] | None = None
+
+    def __call__(self) -> str:
+        """Return the text."""
+        text = f"thread {self.thread} offset {self.offset} ({self.nelems} x {self.dtype})"
+        if self.dealt is None:
+            return text
+        phase, blocksize, dtype = self.dealt
+        return f"{text} phase {phase} of blocks of {blocksize} {dtype}"
+
+    def at(self, offset: int, phase: int) -> PlaceText:
+        """Return the text of the same operand at another offset, with another phase."""
+        dealt = self.dealt and (phase, *self.dealt[1:])
+        return replace(self, offset=offset, dealt=dealt)
 
 
 def asks_in_place(

@@ -20,11 +20,13 @@ from ..flags import ASYNC, IN_ALLSYNC, OUT_ALLSYNC, check_flags, sync_modes
 from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
 from ..pgas.integer_arguments import as_integer
+from ..pgas.shared_pointer import SharedPointer
 from ..pgas.shared_reference import as_address
 from ..records import mutable_record, public_names
 from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
 from .argument_checks import named_flags
+from .call_family import CallFamily
 from .handles import Handle, post
 from .team import resolve
 
@@ -36,6 +38,8 @@ __all__ = [
 CachedArrays: Any = python_engine.CachedArrays if core is None else core.CachedArrays
 CachedCall: Any = python_engine.CachedCall if core is None else core.CachedCall
 CachedPlan: Any = python_engine.CachedPlan if core is None else core.CachedPlan
+if core is not None:
+    core.set_pointer_type(SharedPointer)
 
 
 @mutable_record
@@ -69,11 +73,15 @@ class ResolvedCall:
 
 @mutable_record
 class BoundCall:
-    """A call ready to be run; `instance` does the work."""
+    """A call ready to be run; `instance` does the work.
+
+    `family` returns the family of the call, if it has pointers that may have other offsets.
+    """
 
     opened: ResolvedCall
     allocations: Sequence[Allocation]
     instance: Any = None
+    family: Callable[[], CallFamily] | None = None
 
     @property
     def instances(self) -> Iterator[Any]:
@@ -120,6 +128,8 @@ class SharedCall(NamedCall, CachedCall):  # type: ignore[misc]
         call: BoundCall = self._checked_names(self._prepare, args, kwargs)
         if call.opened.team.native and not call.opened.posted:
             self.remember(args, call.instance, kwargs)
+            if call.family is not None:
+                self.remember_family(args, call.instance, call.family(), kwargs)
         return call.run()
 
     def _checked_names(

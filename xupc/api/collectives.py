@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..backends.operand_binding import BoundOperand
-from ..errors import AffinityError, FlagError, HeapError, OverlapError, show
-from ..fingerprint import digest, fingerprint
+from ..errors import FlagError, HeapError, show
+from ..fingerprint import digest, hashed, numbers
 from ..flags import IN_PLACE
-from ..health.call_record import CallRecord
 from ..pgas.allocation import Allocation
-from ..pgas.integer_arguments import as_integer
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
-from ..pgas.shared_reference import as_address
 from ..plan.plan import Plan
 from ..plan.recorder import Operand
 from ..records import mutable_record
 from ..runtime.team_state import TeamState
-from ..specs import SPECS, CollectiveSpec, OperandSpec, call_name
-from .argument_checks import (
-    asks_in_place,
-    describe,
-    describing,
-    flags_text,
-    named_flags,
-    signature_of,
-)
+from ..specs import SPECS, CollectiveSpec, call_name
+from .argument_checks import asks_in_place, describing, flags_text, named_flags, signature_of
 from .call_cache import BoundCall, SharedCall, SharedPlan
+from .call_family import CallFamily, CallTexts, may_move
 from .list_arguments import List, permutation
 from .list_calls import ListArgumentCall, ListCall
+from .operand_checks import CheckedBlocks, RawOperand, Target, check_blocks
 from .team import Team
 
 __all__ = [
@@ -45,19 +38,7 @@ __all__ = [
     "all_gather_all",
     "all_permute",
     "all_scatter",
-    "check_blocks",
-    "smallest_parts",
 ]
-
-
-@mutable_record
-class Target:
-    """An operand of a call, checked."""
-
-    allocation: Allocation
-    rank: int
-    offset: int
-    nbytes: int
 
 
 @mutable_record
@@ -65,11 +46,22 @@ class ValidatedCall(ListArgumentCall):
     """A call with valid arguments; its algorithms are registered under `name`."""
 
     name: str
-    targets: list[Target]
-    nbytes: int
-    root: int
+    blocks: CheckedBlocks
     flags: int
+    texts: CallTexts
     perm: List | None = None
+
+    @property
+    def targets(self) -> list[Target]:
+        return self.blocks.targets
+
+    @property
+    def nbytes(self) -> int:
+        return self.blocks.nbytes
+
+    @property
+    def root(self) -> int:
+        return self.blocks.root
 
     @property
     def lists(self) -> list[List]:
@@ -79,115 +71,21 @@ class ValidatedCall(ListArgumentCall):
     def memory(self) -> list[Allocation]:
         return [t.allocation for t in self.targets]
 
+    def numbers(self, *more: int, what: str = "") -> tuple[int, ...]:
+        """Return what the fingerprint of part `what` of the call is made of."""
+        where = self.blocks.where
+        return numbers(f"{self.name} {what}", *where, self.nbytes, self.flags, *more)
+
     def fingerprint(self, *more: int, what: str = "") -> int:
         """Return the fingerprint of part `what` of the call and its single-valued arguments."""
-        name = f"{self.name} {what}"
-        where = (v for t in self.targets for v in (t.allocation.serial, t.rank, t.offset))
-        return fingerprint(name, *where, self.nbytes, self.flags, *more)
+        return hashed(self.numbers(*more, what=what))
 
-
-def smallest_parts(
-    allocation: Allocation,
-    thread: int,
-    team: TeamState,
-    call: str,
-    argument: str,
-    every: bool = True,
-) -> Sequence[int]:
-    """Return threads such that what fits their parts fits those of all the team, and `thread`'s.
-
-    AffinityError if it is not `every` thread's and has to be.
-    """
-    if not every:
-        return (thread,)
-    members, threads = allocation.members, team.threads
-    if members is threads or members == threads:
-        return thread, threads[-1]  # parts never grow from one to the next
-    missing = [t for t in threads if allocation.rank_of(t) is None]
-    if missing or (not allocation.blocksize and team.size > 1):
-        raise AffinityError(
-            f"{call}: {argument}: expected memory of which every thread of the team has a part, "
-            f"thread {missing[0] if missing else threads[-1]} has none"
+    def family(self, plan: Plan, dst: Any, src: Any) -> CallFamily:
+        """Return the family of the call with these operands as given."""
+        operands, values = self.blocks.in_family(dst, src), self.numbers()
+        return CallFamily.of(
+            self.team, plan, operands, self.blocks.apart, values, self.texts, self.record
         )
-    return thread, max(threads, key=members.index)
-
-
-RawOperand = tuple[str, Any, OperandSpec]
-"""An operand of a call as it was given: its name, what it is, what it has to be."""
-
-def check_blocks(
-    call: str,
-    operands: Sequence[RawOperand],
-    nbytes: Any,
-    team: TeamState,
-    *,
-    in_place: bool = False,
-) -> tuple[list[Target], int, int]:
-    """Check all operands of a call, and its nbytes.
-
-    Parameters
-    ----------
-    in_place : bool
-        The root's own block in dst may be that in src.
-
-    Returns
-    -------
-    targets, nbytes, root
-        The operands checked, and the rank of the root, 0 if there is none.
-    """
-    n = as_integer(nbytes, call, "nbytes")
-    if n < 1:
-        raise ValueError(f"{call}: nbytes: expected at least 1, got {n}")
-    targets = [_target(call, *operand, n, team) for operand in operands]
-    shapes = [shape for _, _, shape in operands]
-    root = next((t.rank for t, s in zip(targets, shapes, strict=True) if s.names_root), 0)
-    if len(targets) == 2 and not (in_place and _own_is_shared(targets, shapes, n, root)):
-        (target, source), ((_, dst, _), (_, src, _)) = targets, operands
-        if (
-            target.offset < source.offset + source.nbytes
-            and source.offset < target.offset + target.nbytes
-        ):
-            raise OverlapError(
-                f"{call}: dst and src overlap: dst is {describe(dst)} and {target.nbytes} "
-                f"bytes, src is {describe(src)} and {source.nbytes} bytes"
-            )
-    return targets, n, root
-
-
-def _own_is_shared(
-    targets: Sequence[Target], shapes: Sequence[OperandSpec], n: int, root: int
-) -> bool:
-    """Return whether the root's own block is at one address in dst and in src."""
-    places = (
-        target.offset + (root * n if shape.blocks == "T" else 0)
-        for target, shape in zip(targets, shapes, strict=True)
-    )
-    return len({*places}) == 1
-
-
-def _target(
-    call: str, argument: str, x: Any, shape: OperandSpec, n: int, team: TeamState
-) -> Target:
-    try:
-        allocation, thread, offset = as_address(x)
-    except TypeError as e:
-        raise TypeError(f"{call}: {argument}: {e}") from None
-    allocation.check_live(call, argument)
-    total = n * (team.size if shape.blocks == "T" else 1)
-    if isinstance(x, SharedArray):  # alone it stands for its start on the team's first thread
-        thread = team.threads[0] if allocation.blocksize else thread
-    rank = team.rank_of(thread)
-    if rank is None or not (shape.names_root or rank == 0):
-        wanted = "a thread of the team" if shape.names_root else f"thread {team.threads[0]}"
-        raise AffinityError(
-            f"{call}: {argument}: expected affinity to {wanted}, "
-            f"got a pointer with affinity to thread {thread}"
-        )
-    for where in smallest_parts(allocation, thread, team, call, argument, shape.everywhere):
-        if not allocation.holds(where, offset, total):
-            text = allocation.beyond(where, offset, total)
-            raise ValueError(f"{call}: {argument}: {text} (nbytes={n})")
-    return Target(allocation, rank, offset, total)
 
 
 _PARAMETERS = """
@@ -247,7 +145,7 @@ class Collective(SharedCall):
     ) -> BoundCall:
         """Check everything and bind a plan."""
         operands = ("dst", dst, self.spec.dst), ("src", src, self.spec.src)
-        return self._instance(self._checked(operands, nbytes, flags, team))
+        return self._instance(self._checked(operands, nbytes, flags, team), dst, src)
 
     def _checked(
         self,
@@ -258,29 +156,29 @@ class Collective(SharedCall):
         listed: List | None = None,
     ) -> ValidatedCall:
         """Check everything that all collectives have."""
-        call, texts = self.__name__, [(name, describing(x)) for name, x, _ in operands]
+        call = self.__name__
 
-        def arguments() -> list[tuple[str, str]]:
+        def more() -> list[tuple[str, str]]:
             return [
-                *((name, text()) for name, text in texts),
                 *([(listed.name, str(listed))] if listed is not None else []),
                 ("nbytes", show(nbytes)),
                 ("flags", flags_text(flags)),
             ]
 
         title = f"{call}(nbytes={show(nbytes)}, flags={show(flags)})"
-        opened = self._open(team, flags, CallRecord(call, arguments, title=title))
+        texts = CallTexts(call, title, [(name, describing(x)) for name, x, _ in operands], more)
+        opened = self._open(team, flags, texts.record())
         try:
             in_place = self._in_place(operands, opened.full, opened.team)
             if in_place and not self._rooted:
                 operands = operands[:1]
-            targets, n, root = check_blocks(call, operands, nbytes, opened.team, in_place=in_place)
+            blocks = check_blocks(call, operands, nbytes, opened.team, in_place=in_place)
         except Exception as e:
             opened.fail(e)
         name = f"{self.name}_in_place" if in_place else self.name
         bits = operator.index(flags) | IN_PLACE * in_place
         return ValidatedCall(
-            opened.team, opened.full, opened.record, name, targets, n, root, bits, listed
+            opened.team, opened.full, opened.record, name, blocks, bits, texts, listed
         )
 
     @property
@@ -294,11 +192,12 @@ class Collective(SharedCall):
         return asks_in_place(self.__name__, dst, src, full, first, rooted=self._rooted)
 
     # -- plans -------------------------------------------------------------------------
-    def _instance(self, call: ValidatedCall) -> BoundCall:
+    def _instance(self, call: ValidatedCall, dst: Any, src: Any) -> BoundCall:
         root = (call.root,) if self._rooted else ()
         plan = self._plan_for(call, call.sync, call.root, root)
         instance = self._bind(call, plan, call.fingerprint())
-        return BoundCall(call, call.memory, instance)
+        family = partial(call.family, plan, dst, src) if may_move(dst, src) else None
+        return BoundCall(call, call.memory, instance, family)
 
     def _bind(self, call: ValidatedCall, plan: Plan, signature: int) -> Any:
         bounds = [BoundOperand(t.allocation.memory, t.offset) for t in call.targets]
@@ -422,7 +321,8 @@ class InPlace(Collective):
     def _prepare(  # type: ignore[override]
         self, buf: Any, nbytes: Any, flags: Any = 0, *, team: Team | None = None
     ) -> BoundCall:
-        return self._instance(self._checked((("buf", buf, self.spec.dst),), nbytes, flags, team))
+        operands = (("buf", buf, self.spec.dst),)
+        return self._instance(self._checked(operands, nbytes, flags, team), buf, None)
 
     def plan(  # type: ignore[override]
         self,

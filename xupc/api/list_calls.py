@@ -315,7 +315,9 @@ class ListCall(SharedCall):
         meeting = []
         if call.sync[0] == "all":
             meeting = [team.meeting(self._lists_signature(call), call.record)]
-        return DeferredListCall(call, call.allocations, None, lists, meeting, bringing)
+        return DeferredListCall(
+            call, call.allocations, lists=lists, meeting=meeting, bringing=bringing
+        )
 
 
 def after_reading(sync: tuple[str, str]) -> tuple[str, str]:

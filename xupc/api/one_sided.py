@@ -21,15 +21,8 @@ from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
 from ..plan.patterns import chunks
 from ..runtime.team_state import TeamState
-from .collectives import (
-    Collective,
-    Target,
-    all_broadcast,
-    all_exchange,
-    all_gather,
-    all_scatter,
-    check_blocks,
-)
+from .collectives import Collective, all_broadcast, all_exchange, all_gather, all_scatter
+from .operand_checks import Target, check_blocks
 from .team import Team, resolve
 
 __all__ = ["broadcast", "exchange", "gather", "scatter"]
@@ -148,7 +141,7 @@ class _Call:
         if wrong is not None:
             raise wrong
         operands = ("dst", dst, like.spec.dst), ("src", src, like.spec.src)
-        (target, source), self.nbytes, _ = check_blocks(name, operands, nbytes, group)
+        (target, source), self.nbytes, *_ = check_blocks(name, operands, nbytes, group)
         self.dst, self.src = _Operand(target, group), _Operand(source, group)
         self.threads: Sequence[int] = group.threads
         self.near = not group.spans_nodes

@@ -12,11 +12,10 @@ from ..pgas.allocation import Allocation
 from ..pgas.layout import Layout
 from ..pgas.shared_array import SharedArray
 from ..pgas.shared_pointer import SharedPointer
-from ..records import record
+from ..records import record, replace
 from ..runtime.team_state import TeamState
-from .argument_checks import (
-    describing,
-)
+from .argument_checks import PlaceText, describing
+from .call_family import FamilyOperand
 
 __all__ = [
     "ReduceOperand",
@@ -31,6 +30,10 @@ __all__ = [
 
 
 _MANY = 4096  # threads: in a larger layout only those at its ends are checked
+
+
+Spans = list[tuple[int, int, int]]
+"""(rank, first byte, end)"""
 
 
 @record
@@ -54,6 +57,21 @@ class ReduceOperand:
     def where(self) -> tuple[int, int, int, int]:
         """Return the operand as numbers, for fingerprints."""
         return self.allocation.serial, self.rank, self.offset, self.phase
+
+    def in_family(self, given: Any, spans: Spans, place: int) -> FamilyOperand:
+        """Return the operand for `CallFamily`; `spans` are its bytes."""
+        a, offset = self.allocation, self.offset
+        parts = [a.part(self.threads[rank]) for rank, _, _ in spans]
+        room = [
+            (start - begin, start + nbytes - end)
+            for (start, nbytes), (_, begin, end) in zip(parts, spans, strict=True)
+        ]
+        low, high = max(low for low, _ in room), min(high for _, high in room)
+        begin, end = hull(spans)
+        return FamilyOperand(
+            given, a.memory, offset, offset + low, offset + high, begin - offset, end - offset,
+            place, dealt=True,
+        )  # fmt: skip
 
     @classmethod
     def of(cls, x: Any, name: str, call: str, team: TeamState) -> ReduceOperand:
@@ -86,10 +104,6 @@ def check_shared(x: Any, name: str, call: str) -> None:
         raise TypeError(f"{call}: {name}: {show(x)}: expected a SharedArray or a SharedPointer")
 
 
-Spans = list[tuple[int, int, int]]
-"""(rank, first byte, end)"""
-
-
 def spans_of(layout: Layout, offset: int, size: int, *, all_: bool = False) -> Spans:
     """Return the byte ranges of a layout's threads; of many threads only the furthest."""
     if all_ or layout.positions <= _MANY:
@@ -102,8 +116,13 @@ def spans_of(layout: Layout, offset: int, size: int, *, all_: bool = False) -> S
 
 def may_meet(a: Spans, b: Spans) -> bool:
     """Return True if an offset may be in both; different allocations share no offset."""
-    (a_lo, a_hi), (b_lo, b_hi) = ((min(s[1] for s in x), max(s[2] for s in x)) for x in (a, b))
+    (a_lo, a_hi), (b_lo, b_hi) = hull(a), hull(b)
     return a_lo < b_hi and b_lo < a_hi
+
+
+def hull(spans: Spans) -> tuple[int, int]:
+    """Return the lowest and the highest end of byte ranges."""
+    return min(begin for _, begin, _ in spans), max(end for _, _, end in spans)
 
 
 def dealt_alike(dst: Any, src: Any, blk_size: Any) -> bool:
@@ -124,7 +143,6 @@ def describe_operand(x: Any) -> str:
 def describing_operand(x: Any) -> Callable[[], str]:
     """Return a function that makes the text later and keeps no shared memory alive."""
     text = describing(x)
-    if not isinstance(x, SharedArray | SharedPointer):
+    if not isinstance(text, PlaceText):
         return text
-    phase, blocksize, dtype = getattr(x, "phase", 0), x.blocksize, x.dtype
-    return lambda: f"{text()} phase {phase} of blocks of {blocksize} {dtype}"
+    return replace(text, dealt=(getattr(x, "phase", 0), x.blocksize, x.dtype))

@@ -17,9 +17,8 @@ from ..algorithms.scan_spec import ScanSpec
 from ..algorithms.values_reduce_scatter import ReduceScatter
 from ..backends.operand_binding import BoundOperand
 from ..errors import AffinityError, FlagError, OverlapError, show
-from ..fingerprint import fingerprint
+from ..fingerprint import hashed, numbers
 from ..flags import EXCLUSIVE, IN_PLACE, REPRODUCIBLE, sync_modes
-from ..health.call_record import CallRecord
 from ..ops import Op
 from ..pgas.integer_arguments import as_integer
 from ..pgas.layout import Layout
@@ -38,8 +37,9 @@ from .argument_checks import (
     op_name,
     signature_of,
 )
-from .call_cache import BoundCall, ResolvedCall, SharedCall, SharedPlan
-from .collectives import check_blocks, smallest_parts
+from .call_cache import BoundCall, SharedCall, SharedPlan
+from .call_family import CallFamily, CallTexts, may_move
+from .operand_checks import check_blocks, smallest_parts
 from .reduce_operands import (
     ReduceOperand,
     Spans,
@@ -82,17 +82,13 @@ class Reducing(SharedCall):
         operands = {name: kwargs.get(name, named.get(name)) for name in ("dst", "src")}
         return self._plan(call, **operands)
 
-    def _open_call(
-        self, dst: Any, src: Any, op: Any, nelems: Any, func: Any, flags: Any, team: Any,
-        **more: Any,
-    ) -> ResolvedCall:  # fmt: skip
-        """Check team and flags; `more` are arguments that only some of the collectives have."""
-        call, to_text, of_text = self.__name__, describing_operand(dst), describing_operand(src)
+    def _texts(
+        self, dst: Any, src: Any, op: Any, nelems: Any, func: Any, flags: Any, **more: Any
+    ) -> CallTexts:
+        """Return the call as text; `more` are arguments that only some of the collectives have."""
 
-        def arguments() -> list[tuple[str, str]]:
+        def others() -> list[tuple[str, str]]:
             return [
-                ("dst", to_text()),
-                ("src", of_text()),
                 ("op", op_name(op)),
                 ("nelems", show(nelems)),
                 *((name, show(value)) for name, value in more.items()),
@@ -100,8 +96,10 @@ class Reducing(SharedCall):
                 ("flags", flags_text(flags)),
             ]
 
+        call = self.__name__
         title = f"{call}(op={op_name(op)}, nelems={show(nelems)}, flags={show(flags)})"
-        return self._open(team, flags, CallRecord(call, arguments, title=title))
+        operands = [(name, describing_operand(x)) for name, x in (("dst", dst), ("src", src))]
+        return CallTexts(call, title, operands, others)
 
     def _check_dtypes(self, dst: np.dtype[Any], src: np.dtype[Any]) -> None:
         if dst != src:
@@ -159,6 +157,10 @@ class Computation(Reducing):
         at the next call that does.
     """
 
+    def __init__(self, spec: CollectiveSpec) -> None:
+        super().__init__(spec)
+        self.phased = True  # plans depend on the phases of dst and src
+
     def _prepare(
         self,
         dst: Any,
@@ -173,7 +175,8 @@ class Computation(Reducing):
     ) -> BoundCall:
         """Check everything and bind a plan."""
         call, op = self.__name__, as_op(op)
-        opened = self._open_call(dst, src, op, nelems, func, flags, team, blk_size=blk_size)
+        texts = self._texts(dst, src, op, nelems, func, flags, blk_size=blk_size)
+        opened = self._open(team, flags, texts.record())
         on, full = opened.team, opened.full
         try:
             to = ReduceOperand.of(dst, "dst", call, on)
@@ -181,21 +184,28 @@ class Computation(Reducing):
             source = replace(to, name="src") if in_place else ReduceOperand.of(src, "src", call, on)
             kernel = kernels.find(source.dtype, op, func, call)
             full |= IN_PLACE * in_place
-            spec = self._spec(to, source, nelems, blk_size, kernel, full, on)
+            spec, spans = self._spec(to, source, nelems, blk_size, kernel, full, on)
             if isinstance(spec, ScanSpec) and full & EXCLUSIVE:
                 spec = replace(spec, exclusive=True, identity=func is None)
             plan = self._plan_of(on, spec, kernel, full)
             bounds = [BoundOperand(x.allocation.memory, x.offset) for x in (to, source)]
-            signature = fingerprint(
+            values = numbers(
                 self.name,
                 *(v for x in (to, source) for v in x.where),
                 name_of(source.dtype), int(op), func_name(func), *self._layout(spec),
                 operator.index(flags) | IN_PLACE * in_place,
             )  # fmt: skip
-            instance = on.make(plan, bounds, signature, opened.record)
+            instance = on.make(plan, bounds, hashed(values), opened.record)
         except Exception as e:
             opened.fail(e)
-        return BoundCall(opened, [x.allocation for x in (to, source)], instance)
+
+        def family() -> CallFamily:
+            operands = to.in_family(dst, spans[0], 3), source.in_family(src, spans[1], 7)
+            apart = 0 if in_place else None
+            return CallFamily.of(on, plan, operands, apart, values, texts, opened.record)
+
+        memory = [x.allocation for x in (to, source)]
+        return BoundCall(opened, memory, instance, family if may_move(dst, src) else None)
 
     # -- arguments -----------------------------------------------------------------------
     def _asks_in_place(
@@ -227,7 +237,8 @@ class Computation(Reducing):
         kernel: Kernel,
         full: int,
         team: TeamState,
-    ) -> Reduction | ScanSpec:
+    ) -> tuple[Reduction | ScanSpec, tuple[Spans, Spans]]:
+        """Return the description of the work, and the bytes of dst and src that were checked."""
         call, what = self.__name__, self.spec
         self._check_dtypes(dst.dtype, src.dtype)
         if nelems is None:
@@ -253,22 +264,22 @@ class Computation(Reducing):
             if not in_place and may_meet(results, read):
                 results = spans_of(layouts[1], dst.offset, size, all_=True)
                 self._disjoint(dst, src, results, layout)
-            return ScanSpec(layout, layouts[1], size, what.backward, in_place)
+            return ScanSpec(layout, layouts[1], size, what.backward, in_place), (results, read)
         each = min(layout.block, n) if what.elementwise else 1
         where = [dst.rank]
         if what.folds_to_all:
             parts = smallest_parts(dst.allocation, team.threads[0], team, call, "dst")
             where = [team.threads.index(thread) for thread in parts]
-        spans = [(rank, dst.offset, dst.offset + each * size) for rank in where]
-        self._in_range(dst, spans, each)
-        if what.folds_to_all:
-            spans = [(t, *spans[0][1:]) for t in range(team.size)]
-        if not in_place and may_meet(spans, read):
-            self._disjoint(dst, src, spans, layout)
+        results = [(rank, dst.offset, dst.offset + each * size) for rank in where]
+        self._in_range(dst, results, each)
+        if not in_place and may_meet(results, read):
+            ranks = range(team.size) if what.folds_to_all else where
+            self._disjoint(dst, src, [(t, *results[0][1:]) for t in ranks], layout)
         ordered = kernel.op == Op.NONCOMM_FUNC
         exact = ordered or not what.elementwise or bool(full & REPRODUCIBLE)
         to = None if what.folds_to_all else dst.rank
-        return Reduction(layout, each, size, to, ordered, exact, what.elementwise)
+        spec = Reduction(layout, each, size, to, ordered, exact, what.elementwise)
+        return spec, (results, read)
 
     def _dealt(self, x: ReduceOperand, blk_size: Any, n: int) -> Layout:
         call = self.__name__
@@ -372,27 +383,33 @@ class BlockReduction(Reducing):
     ) -> BoundCall:
         """Check everything and bind a plan."""
         call, op = self.__name__, as_op(op)
-        opened = self._open_call(dst, src, op, nelems, func, flags, team)
+        texts = self._texts(dst, src, op, nelems, func, flags)
+        opened = self._open(team, flags, texts.record())
         on, full = opened.team, opened.full
         try:
             dtype = self._dtype(dst, src, full)
             kernel = kernels.find(dtype, op, func, call)
             n = self._count(nelems)
             operands = ("dst", dst, self.spec.dst), ("src", src, self.spec.src)
-            targets, nbytes, _ = check_blocks(call, operands, n * dtype.itemsize, on)
+            blocks = check_blocks(call, operands, n * dtype.itemsize, on)
             exact = kernel.op == Op.NONCOMM_FUNC or bool(full & REPRODUCIBLE)
             work = ReduceScatter(n, dtype.itemsize, exact)
-            plan = on.planned(self.name, full, nbytes, opened.sync, work, [work], kernel)
-            signature = fingerprint(
-                self.name,
-                *(v for x in targets for v in (x.allocation.serial, x.rank, x.offset)),
+            plan = on.planned(self.name, full, blocks.nbytes, opened.sync, work, [work], kernel)
+            values = numbers(
+                self.name, *blocks.where,
                 name_of(dtype), int(op), func_name(func), n, operator.index(flags),
             )  # fmt: skip
-            bounds = [BoundOperand(x.allocation.memory, x.offset) for x in targets]
-            instance = on.make(plan, bounds, signature, opened.record)
+            bounds = [BoundOperand(x.allocation.memory, x.offset) for x in blocks.targets]
+            instance = on.make(plan, bounds, hashed(values), opened.record)
         except Exception as e:
             opened.fail(e)
-        return BoundCall(opened, [x.allocation for x in targets], instance)
+
+        def family() -> CallFamily:
+            operands = blocks.in_family(dst, src, dealt=True)
+            return CallFamily.of(on, plan, operands, None, values, texts, opened.record)
+
+        memory = [x.allocation for x in blocks.targets]
+        return BoundCall(opened, memory, instance, family if may_move(dst, src) else None)
 
     def _dtype(self, dst: Any, src: Any, full: int) -> np.dtype[Any]:
         """Return the type of the elements; TypeError if there are two, or none."""

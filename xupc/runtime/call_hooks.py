@@ -36,7 +36,8 @@ class HookedCall:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         plan, team = instance.plan, instance.owner
-        self.name = instance.record.name
+        self._record = instance.record  # another call may have the instance later
+        self.name = self._record.name
         self.algorithm, self.nbytes = plan.algorithm, plan.nbytes
         self.team, self.size, self.rank = team.number, team.size, team.rank
         self.operation = 0
@@ -49,7 +50,7 @@ class HookedCall:
     @property
     def text(self) -> str:
         """Return the call with its arguments."""
-        return self._instance.record.call
+        return self._record.call
 
     def end(self) -> None:
         """Note the end of the call."""

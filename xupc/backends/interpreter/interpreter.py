@@ -465,6 +465,9 @@ class CachedCall:
     ) -> None:
         """Do nothing: this engine caches no calls."""
 
+    def remember_family(self, *args: object) -> None:
+        """Do nothing: this engine caches no calls."""
+
     def forget(self) -> None:
         """Do nothing: this engine caches no calls."""
 

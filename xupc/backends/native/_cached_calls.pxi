@@ -113,12 +113,15 @@ cdef class CachedCall:
     """A callable with a cache from argument identity to bound instance.
 
     Arguments match by identity, exact ints by value. Calls with keywords have a table of
-    their own, in which the names and then the values follow the positional arguments.
+    their own, in which the names and then the values follow the positional arguments. A call that
+    is in neither may be one of a family (_call_families.pxi).
     """
 
     cdef void *called
     cdef list table
     cdef list named
+    cdef list families
+    cdef public bint phased  # families depend on the phases of pointers
     cdef uint64_t generation  # of all entries
     cdef object __weakref__
     cdef dict __dict__
@@ -128,11 +131,12 @@ cdef class CachedCall:
         xc_called_at(type(self), CachedCall, <Py_ssize_t>&(<CachedCall>NULL).called)
         self.table = [None] * BUCKETS
         self.named = [None] * BUCKETS
+        self.families = [None] * BUCKETS
         _caches.add(self)
 
     def empty(self):
         """Keep no call."""
-        self.table[:] = self.named[:] = [None] * BUCKETS
+        self.table[:] = self.named[:] = self.families[:] = [None] * BUCKETS
 
     cdef inline uint64_t _place(self, PyObject **args, Py_ssize_t n) noexcept:
         cdef uint64_t h = 0
@@ -182,6 +186,11 @@ cdef class CachedCall:
         e.generation = _generation
         table[place] = e
 
+    def remember_family(self, tuple args, Instance instance, family, dict kwargs=None):
+        """Keep a `CallFamily`, whose first call has these arguments; after `remember`."""
+        if self.generation == _generation:
+            _remember_family(self, _with_names(args, kwargs), len(kwargs or ()), instance, family)
+
 
 cdef _called_by_identity(PyObject *called, PyObject **args, size_t given, PyObject *keywords):
     cdef CachedCall call = <CachedCall>called
@@ -190,10 +199,14 @@ cdef _called_by_identity(PyObject *called, PyObject **args, size_t given, PyObje
     cdef Instance instance = None
     if keywords == NULL or not PyTuple_GET_SIZE(<object>keywords):
         instance = call._find(call.table, args, n)
+        if instance is None:
+            instance = _of_family(call, args, n, 0)
     else:
         n = _laid_out(args, n, keywords, laid)
         if n >= 0:
             instance = call._find(call.named, laid, n)
+            if instance is None:
+                instance = _of_family(call, laid, n, PyTuple_GET_SIZE(<object>keywords))
     if instance is None:
         return call.slow(_tuple_of(args, PyVectorcall_NARGS(given)), _dict_of(args, given, keywords))
     _go(instance)

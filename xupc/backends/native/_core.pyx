@@ -515,7 +515,7 @@ cdef class Team:
 
     def record_of(self, uint64_t op):
         """Return the record of one of the last operations; None if not known."""
-        return self.records[op % XU_SLOTS] if self.fp_after(op) else None
+        return _read_record(self.records[op % XU_SLOTS]) if self.fp_after(op) else None
 
     def forget(self):
         """Keep no record of any call."""
@@ -621,7 +621,7 @@ cdef class Instance:
     cdef readonly tuple operands
     cdef readonly uint64_t hash
     cdef readonly uint64_t call
-    cdef readonly object record
+    cdef object noted  # its record, or a `_MovedRecord`
     cdef public object net
     cdef public object owner
     cdef public bint active
@@ -648,7 +648,7 @@ cdef class Instance:
             raise MemoryError
         self.hash = hash
         self.call = call
-        self.record = record
+        self.noted = record
 
     def __dealloc__(self):
         free(self.i.tickets)
@@ -658,6 +658,10 @@ cdef class Instance:
     @property
     def plan(self):
         return self.program.plan
+
+    @property
+    def record(self):
+        return _read_record(self.noted)
 
     @property
     def op(self):
@@ -679,7 +683,7 @@ cdef class Instance:
         xu_begin(&self.i, self.hash, self.call)
         if self.function is not None:
             self.i.kernel = &self.function.f.kernel
-        self.team.records[<Py_ssize_t>(self.i.op % XU_SLOTS)] = self.record
+        self.team.records[<Py_ssize_t>(self.i.op % XU_SLOTS)] = self.noted
         return 0
 
     cdef int _record(self) except -1:
@@ -904,5 +908,6 @@ cdef inline bint _held(Team team) noexcept:
 
 
 include "_cached_calls.pxi"
+include "_call_families.pxi"
 include "_repeated_calls.pxi"
 include "_object_calls.pxi"
