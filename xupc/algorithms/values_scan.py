@@ -23,7 +23,7 @@ from ..plan.steps import BlockRef, Ranks
 from ..records import replace
 from . import values_scan_across_nodes as nodes
 from .conditions import CallFacts, Condition
-from .private_staging import LINE, places_of, reaches
+from .private_staging import LINE, deposits, places_of, reaches
 from .reduce_spec import tree_of
 from .registry import Function, algorithm
 from .tree_pipeline import DEPTH, Edge
@@ -124,6 +124,29 @@ def _hand_on(t: Recorder, r: ReduceSpec, last: int) -> None:
         result_in_line(t, r, 0, r.nbytes, [], False)
 
 
+def shared(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
+    """Record an exclusive scan of two threads: the last one reads half, the first one writes half.
+
+    So both copy, each half of the first one's values.
+    """
+    first, me = int(reverse), t.me
+    last = 1 - first
+    read = r.nbytes // 2 // LINE * LINE
+    t.offer(r.src.on(me) if me == first else r.dst.on(me), r.nbytes)
+    t.barrier()
+    if me == last:
+        t.reach(r.dst.on(me), Ranks(first), 0, read)
+    else:
+        t.deposit(r.src.on(me, read), Ranks(last), read, r.nbytes - read)
+        if not r.in_place:
+            result_in_line(t, r, 0, r.nbytes, [], False)
+    t.barrier()
+    if me == last:
+        t.reclaim(r.dst.on(me, read), r.nbytes - read)
+    elif r.in_place:
+        result_in_line(t, r, 0, r.nbytes, [], False)
+
+
 def halves(t: Recorder, r: ReduceSpec, reverse: bool) -> None:
     """Record a chain of two: half of each unit is staged, the other half read where it lies.
 
@@ -186,6 +209,11 @@ def _is_read(call: CallFacts) -> bool:
     return reaches(call.tree, call.tuning, _work(call).nbytes)
 
 
+def _is_shared(call: CallFacts) -> bool:
+    """At least `direct_min` and `direct_put_min` bytes."""
+    return _is_read(call) and deposits(call.tree, call.tuning, _work(call).nbytes)
+
+
 def _is_read_whole(call: CallFacts) -> bool:
     """At least `direct_min` and, unless EXCLUSIVE, at most `direct_reduce_max` bytes."""
     r = _work(call)
@@ -219,6 +247,11 @@ def _register(form: str, *, reverse: bool) -> None:
         MULTICORE, "staged", "All threads copy their values to scratch; each combines those up to "
         "its own.", staged, _can_be_staged,
     )  # fmt: skip
+    if form.startswith("allav_exclusive"):
+        add(
+            MULTICORE, "shared", "The last of two threads reads half of the values of the first "
+            "directly, while the first writes the others.", shared, _can_be_direct, _is_shared,
+        )  # fmt: skip
     add(
         MULTICORE, "direct", "The last of two threads reads all values of the first in its private "
         "memory.", direct, _can_be_direct, _is_read_whole,
