@@ -312,6 +312,21 @@ def test_intervals_hold_the_truth_as_often_as_they_say(launches: int) -> None:
     assert all(0.92 <= n / len(times) <= 0.98 for n in held), held
 
 
+@pytest.mark.parametrize(("launches", "reach"), [(3, 4.302653), (5, 2.776445), (12, 2.200985)])
+def test_intervals_are_student_s(launches: int, reach: float) -> None:
+    """`reach`: from a table of Student's distribution for launches - 1 degrees of freedom."""
+    values = [1.0 + 0.03 * k for k in range(launches)]
+    found = stats.ratio([[1e6 * v] for v in values], [[1e6]] * launches)
+    logs = [math.log(v) for v in values]
+    mean = math.fsum(logs) / launches
+    variance = math.fsum((x - mean) ** 2 for x in logs) / (launches - 1)
+    half = reach * math.sqrt(variance / launches)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(
+        (math.exp(mean - half), math.exp(mean + half)), rel=1e-6
+    )
+
+
 def test_the_worst_of_several_gets_a_wider_interval() -> None:
     above, below = [[104], [106], [103], [107], [101]], [[100]] * 5
     one, of_four = stats.ratio(above, below), stats.ratio(above, below, 0.05 / 4)
