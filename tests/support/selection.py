@@ -20,8 +20,6 @@ HEALTH = (*WAITING, "test_command_line", "test_memory", "test_mismatch", "test_s
 LAUNCHER = ("test_run_ends", "test_run_surroundings", "test_run_terminal")
 # Tests that set XUPC_ENGINE for all of their jobs; with others it is a parameter, `engine`.
 OWN_ENGINE = ("test_level_barriers",)
-# What runs beside tests that wait: it computes for less than half of its time.
-SLEEPING = (*LAUNCHER, "test_pytest_plugin")
 # What takes some seconds even alone. It comes first: one that is the last of a stage would have one
 # processor work and all others wait.
 LONG = {
@@ -71,7 +69,7 @@ def by_threads(items: list[pytest.Item]) -> None:
 def mark_live(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of tests/live.
 
-    `waits` (of a file; some tests set it themselves), `sleeps`, `launcher`, `own_engine` and
+    `waits` (of a file; some tests set it themselves), `launcher`, `own_engine` and
     `one_node` say what a test is; `further_shape`, `other_shape` and `other_case` say what others
     in the same list test, too. Of each feature one test on one node and one on several nodes are no
     `further_shape`, and one test is no `other_shape`. Of each function one test is no `other_case`.
@@ -85,8 +83,6 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
             item.add_marker("waits")
         elif _parameters(item).get("nodes", "") is None and item.path.stem not in HEALTH:
             item.add_marker("one_node")
-        if item.path.stem in SLEEPING:
-            item.add_marker("sleeps")
         if item.path.stem in LAUNCHER:
             item.add_marker("launcher")
         if item.path.stem in OWN_ENGINE or "engine" in _parameters(item):

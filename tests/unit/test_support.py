@@ -72,7 +72,7 @@ def test_what_waits_and_what_goes_wrong_is_repeated_on_the_other_mpi() -> None:
     items = [Item("test_death", "test_a", nodes=None), Item("test_memory", "test_b", nodes=None),
              Item("test_data", "test_c", threads=2), Item("test_run_ends", "test_d")]  # fmt: skip
     mark_live(items)  # type: ignore[arg-type]
-    assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher", "sleeps"}]
+    assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher"}]
 
 
 def test_what_sets_its_engine_is_not_repeated_with_another_one() -> None:
