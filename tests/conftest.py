@@ -15,8 +15,9 @@ from support.launch import Result, launch
 from support.pool import Pool, fits, repeat_command
 from support.processor_times import ProcessorTimes
 from support.progress import Progress
-from support.selection import by_threads, long_ones_first, mark_live
-from support.soak import FIGURES, seed
+from support.rotation import Rotation
+from support.selection import by_threads, long_ones_first, mark_cluster, mark_live
+from support.soak import FIGURES, ONE_OF, seed
 
 HERE = Path(__file__).parent
 
@@ -46,9 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Print the progress, in the process that reports."""
+    """Print the progress, in the process that reports; leave out what another run has."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config), "xupc-progress")
+    if ONE_OF > 1:
+        config.pluginmanager.register(Rotation(), "xupc-rotation")
     if config.option.processor_times:
         config.pluginmanager.register(ProcessorTimes(), TALLIES[0])
     if config.option.check_counts:
@@ -70,15 +73,15 @@ def pytest_sessionstart() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark everything in tests/live and tests/cluster; put what takes long first."""
-    live = []
+    found: dict[str, list[pytest.Item]] = {"live": [], "cluster": []}
     for item in items:
         if item.path.is_relative_to(HERE):
             folder = item.path.relative_to(HERE).parts[0]
-            if folder in ("live", "cluster"):
+            if folder in found:
                 item.add_marker(folder)
-            if folder == "live":
-                live.append(item)
-    mark_live(live)
+                found[folder].append(item)
+    mark_live(found["live"])
+    mark_cluster(found["cluster"])
     by_threads(items)
     long_ones_first(items)
 
@@ -125,7 +128,7 @@ def pool() -> Iterator[Pool]:
 
 def pytest_report_header() -> str:
     """Say how to repeat this run."""
-    return f"XUPC_TEST_SEED={seed()}"
+    return f"XUPC_TEST_SEED={seed()} XUPC_TEST_SHARE=1/{ONE_OF}"
 
 
 def pytest_terminal_summary(

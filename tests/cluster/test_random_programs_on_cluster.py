@@ -10,7 +10,7 @@ import pytest
 from support.hosts import HOSTS
 from support.random_programs.generate import LIVE, generate
 from support.random_programs.shapes import LIVE_PROGRAM, how_to_repeat, programs_file
-from support.soak import amount, figure, seed
+from support.soak import amount, figure, seed, share
 
 LABELS = tuple(host for host, threads in enumerate(filter(None, HOSTS)) for _ in range(threads))
 
@@ -19,7 +19,7 @@ LABELS = tuple(host for host, threads in enumerate(filter(None, HOSTS)) for _ in
 def test_programs_do_what_the_oracle_says(
     on_hosts: Callable[..., Any], mpi_python: str, tmp_path: Path
 ) -> None:
-    count, first = amount(12, 400), seed() * 1_000_000
+    count, first = amount(share(12), 400), seed() * 1_000_000
     programs = [generate(first + i, LABELS, LIVE) for i in range(count)]
     done = on_hosts(
         mpi_python, LIVE_PROGRAM, str(programs_file(tmp_path, programs)),

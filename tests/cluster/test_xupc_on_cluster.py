@@ -22,7 +22,7 @@ from support.failing_jobs import by_thread
 from support.hosts import HOSTS
 from support.launch import Result, import_path, shared_files
 from support.polling import until
-from support.soak import amount, figure, seed
+from support.soak import amount, figure, seed, share
 
 from xupc.cli.hang import jobs
 from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
@@ -324,7 +324,7 @@ def test_an_interrupt_is_told_to_other_hosts(cluster: Any, mpi_python: str) -> N
 
 @pytest.mark.soak
 def test_every_difference_is_found(on_hosts: OnHosts, mpi_python: str) -> None:
-    options = json.dumps({"seed": seed(), "count": amount(20, 300), "odd": [0, 3, 5]})
+    options = json.dumps({"seed": seed(), "count": amount(share(20), 300), "odd": [0, 3, 5]})
     limit = amount(60, 600)
     program = PROGRAMS / "differing_call_trials.py"
     done = on_hosts(mpi_python, program, options, timeout=limit)
@@ -359,6 +359,6 @@ def test_nothing_is_left_of_a_job_whose_thread_dies(cluster: Any, mpi_python: st
         return done, left, now
 
     own = seed() * 5 + (family == "openmpi")
-    ledger, reports = trials(amount(3, 20), own, strike, nodes=("hosts",), launcher=False)
+    ledger, reports = trials(amount(share(3), 20), own, strike, nodes=("hosts",), launcher=False)
     figure(f"deaths on 3 hosts, {family}", str(ledger))
     assert not ledger.wrong, "\n\n".join([str(ledger), *reports])

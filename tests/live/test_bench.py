@@ -129,6 +129,7 @@ def test_a_suite_within_a_budget(tmp_path: Path) -> None:
     assert 1 <= min(runs) <= max(runs) <= 501
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("team", ["node", "roots"])
 def test_teams(tmp_path: Path, team: str) -> None:
     file = tmp_path / "r.json"
@@ -211,6 +212,7 @@ def started(words: list[str]) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("number", "inside", "across"),
     [

@@ -10,6 +10,7 @@ import pytest
 PROGRAM = "tests/live/programs/circulant.py"
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("threads", "nodes", "engine"),
     [

@@ -29,6 +29,7 @@ def short(value: object) -> str:
     return "words" if isinstance(value, str) and "VICTIM" in value else str(value)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("scenario", "victim", "nodes", "words"),
     [
@@ -75,6 +76,7 @@ def _with_options(scenario: str, victim: int) -> tuple[str, int, str]:
     return name, victim, option
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("scenario", "victim", "nodes"),
     [
@@ -99,6 +101,7 @@ def test_after_a_death_no_call_works() -> None:
     assert end.result.stdout.count(again) == 3, end.result.report()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
 @pytest.mark.parametrize("nodes", [None, pytest.param("2x2", marks=ONCE)])
 def test_an_uncaught_exception_ends_the_job(via: str, nodes: str | None) -> None:
@@ -116,6 +119,7 @@ def test_sys_exit_on_one_thread_is_a_mismatch(via: str) -> None:
     assert said == 4 if via == "xupc run" else said, end.result.report()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("phase", "how", "nodes"),
     [

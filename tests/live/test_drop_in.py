@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.launch import PROJECT, SLOW_ENGINE
-from support.soak import amount, figure, seed
+from support.soak import amount, figure, seed, share
 
 from xupc.backends.native.native_core import core
 
@@ -42,6 +42,7 @@ def checks(program: str) -> list[str]:
     return [name.id for name in ast.walk(found) if isinstance(name, ast.Name)]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("check", checks(CHECKS))
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_in_place_of_mpi4py(live: Live, check: str, n: int) -> None:
@@ -60,6 +61,7 @@ def shapes() -> list[tuple[int, str | None, str]]:
     return [*found, *((1, None, check) for check in checks(CALLS) if check not in alone)]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("n", "nodes", "check"), shapes())
 def test_calls_that_xupc_carries(live: Live, n: int, nodes: str | None, check: str) -> None:
     """``XUPC_COMM=force``: one check of the program; one uses up MPI's communicators."""
@@ -93,6 +95,7 @@ carrier = "xupc"
 """
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("check", checks(AUTO))
 @pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
 def test_which_library_carries_a_call(
@@ -110,7 +113,7 @@ def test_which_library_carries_a_call(
 @pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
 def test_random_calls(live: Live, n: int, nodes: str | None, switch: str) -> None:
     """The results of random calls equal those of mpi4py."""
-    words = [str(seed()), "800"]
+    words = [str(seed()), str(share(800))]
     result = live(n, RANDOM, args=words, nodes=nodes, env={"XUPC_COMM": switch})
     assert result.stdout.count("done") == n, result.report()
 
@@ -123,6 +126,7 @@ def test_repeated_calls(live: Live, program: str, n: int, nodes: str | None) -> 
     assert result.stdout.count("done") == n, result.report()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("program", [VECTORS, OBJECTS])
 @pytest.mark.parametrize(("n", "nodes"), [(1, None), (2, None), (3, "2,1"), (4, "2x2")])
 def test_vectors_and_objects(live: Live, program: str, n: int, nodes: str | None) -> None:
@@ -156,6 +160,7 @@ def request_shapes() -> list[Any]:
     return found + [pytest.param(*shape, marks=pytest.mark.once) for shape in once]
 
 
+@pytest.mark.rotates
 @pytest.mark.skipif(core is None, reason="MPI carries nonblocking calls without the core")
 @pytest.mark.parametrize(("n", "nodes", "check"), request_shapes())
 def test_requests(live: Live, n: int, nodes: str | None, check: str) -> None:

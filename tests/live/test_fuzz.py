@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.launch import SLOW_ENGINE
-from support.soak import amount, figure, seed
+from support.soak import amount, figure, seed, share
 
 PROGRAMS = Path("tests/live/programs")
 ONCE = pytest.mark.once
@@ -34,7 +34,7 @@ def test_only_documented_errors(
     sample: int,
     whole: int,
 ) -> None:
-    calls = amount(sample, whole) // (4 if SLOW_ENGINE else 1)
+    calls = amount(share(sample), whole) // (4 if SLOW_ENGINE else 1)
     args = [str(seed() + threads), str(calls), str(tmp_path)]
     try:
         limit = 60 + calls * threads / 40

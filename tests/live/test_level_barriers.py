@@ -12,7 +12,7 @@ import pytest
 from support import waiting
 from support.failing_jobs import bring_about
 from support.random_programs.shapes import launch_many
-from support.soak import WHOLE, amount, seed
+from support.soak import WHOLE, amount, seed, share
 
 ONCE = pytest.mark.once
 PROGRAMS = "tests/live/programs"
@@ -60,6 +60,7 @@ def by_levels(tmp_path: Path) -> Callable[..., dict[str, str | None]]:
     return environment
 
 
+@pytest.mark.rotates
 @PLACES
 def test_they_meet(
     live: Live, by_levels: Any, threads: int, nodes: str | None, machine: str, engine: str
@@ -72,6 +73,7 @@ def test_they_meet(
     assert done.stdout.split() == threads * ["done"], done.report()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("threads", "nodes", "machine", "engine"),
     [
@@ -93,6 +95,7 @@ def test_every_difference(
     assert "done: " in done.stdout
 
 
+@pytest.mark.rotates
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("threads", "nodes", "machine", "engine"),
@@ -133,10 +136,11 @@ def test_random_programs_on_random_machines(
     for i in range(amount(1, 10)):
         env = by_levels(some_machine(max(map(labels.count, labels)), rng), more=CHOICE)
         first = (seed() + i) * 1_000_000
-        seeds = range(first, first + amount(6, 30))
+        seeds = range(first, first + amount(share(6), 30))
         launch_many(live, tmp_path, labels, seeds, timeout=250, env=env)
 
 
+@pytest.mark.rotates
 @pytest.mark.slow
 @pytest.mark.parametrize(("threads", "nodes"), [(6, None), (7, "5,2")])
 def test_differences_on_random_machines(
@@ -149,6 +153,7 @@ def test_differences_on_random_machines(
     assert "done: " in done.stdout, machine
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("away", "nodes"), [(0, None), (2, None), (3, None), (2, "4,1"), (0, "4,1")]
 )

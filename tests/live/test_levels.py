@@ -21,6 +21,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("threads", "nodes", "machine", "engine"), PLACES)
 def test_teams_of_levels(
     live: Callable[..., Any], threads: int, nodes: str | None, machine: str, engine: str

@@ -28,6 +28,7 @@ def test_neighbours(live: Callable[..., Any], threads: int, nodes: str | None) -
     assert result.stdout.count("done") == threads
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("nodes", [None, pytest.param("2,2", marks=ONCE)])
 @pytest.mark.parametrize(
     ("how", "words"), [("dies", "DeadThreadError: thread 1"), ("waits", "HangError")]

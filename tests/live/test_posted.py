@@ -11,6 +11,7 @@ PROGRAM = "tests/live/programs/posted_calls.py"
 ONCE = pytest.mark.once
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("what", "threads", "nodes"),
     [

@@ -128,6 +128,7 @@ def test_the_tests_of_the_page(program: Program) -> None:
     assert "3 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("words", [(), ("-n", "1")])
 def test_ctrl_c_ends_the_job(program: Program, words: tuple[str, ...]) -> None:
     command = program.command("--xupc-np", "2", "-k", "for_ever", *words)
@@ -151,6 +152,7 @@ def test_without_jobs_nothing_is_loaded(program: Program) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("mark", "words"),
     [

@@ -11,7 +11,7 @@ import pytest
 from support.launch import SLOW_ENGINE
 from support.random_programs.program import parse
 from support.random_programs.shapes import KEPT, LABELS, launch_many, launch_these
-from support.soak import WHOLE, amount, figure, seed
+from support.soak import WHOLE, amount, figure, seed, share
 
 SAMPLE = {"0011": 24, "000": 60, "01201": 16}
 WHOLE_SHAPE = 700
@@ -24,7 +24,8 @@ def test_programs_do_what_the_oracle_says(
     live: Callable[..., Any], tmp_path: Path, labels: str
 ) -> None:
     """Half of them with small chunks; 700 on each of 15 shapes, 10,500 in all, in the soak."""
-    count = amount(6, 100) if SLOW_ENGINE else amount(SAMPLE.get(labels, 0), WHOLE_SHAPE)
+    some = share(SAMPLE.get(labels, 0))
+    count = amount(6, 100) if SLOW_ENGINE else amount(some, WHOLE_SHAPE)
     first, began = seed() * 1_000_000, time.monotonic()
     for i in range(0, count, LAUNCH):
         seeds = range(first + i, first + min(i + LAUNCH, count))

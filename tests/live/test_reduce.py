@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support.launch import SLOW_ENGINE
-from support.soak import amount, figure, sampled, seed
+from support.soak import amount, figure, sampled, seed, share, share_of
 
 PROGRAMS = "tests/live/programs"
 AT_RANDOM = f"{PROGRAMS}/reductions_at_random.py"
@@ -46,8 +47,8 @@ def test_every_kind(live: Callable[..., Any], threads: int, nodes: str | None, c
 def test_many_of_every_kind(
     live: Callable[..., Any], threads: int, nodes: str | None, sample: int, whole: int
 ) -> None:
-    """1200 are every form with every type and operation, once."""
-    count = amount(sample, whole)
+    """1200 are every form with every type and operation, once; a share has others for each seed."""
+    count = amount(share(sample), whole)
     args = [str(count), str(seed())]
     result = live(threads, AT_RANDOM, nodes=nodes, args=args, timeout=300)
     assert f"done: {count}" in result.stdout
@@ -60,17 +61,17 @@ def test_many_of_every_kind(
 def test_the_same_bits_everywhere(live: Callable[..., Any]) -> None:
     """Whatever the nodes, the engine and the algorithm; of the element-wise forms if asked."""
     found = {}
-    layouts = amount(12, 54)
+    layouts = share_of(range(amount(12, 54)))
     for engine, nodes in (
         ("native", None), ("native", "2x2"), ("native", "3,1"),
         ("python", "cyclic:2"),
     ):  # fmt: skip
         result = live(
-            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=[str(layouts)], timeout=90,
+            4, f"{PROGRAMS}/same_bits.py", nodes=nodes, args=[json.dumps(layouts)], timeout=90,
             env={"XUPC_ENGINE": engine},
         )  # fmt: skip
         lines = [line for line in result.stdout.splitlines() if line.startswith("bits ")]
-        assert len(lines) == 6 * layouts
+        assert len(lines) == 6 * len(layouts)
         for line in lines:
             assert line.split()[6] == "1", f"the algorithms differ: {engine}, {nodes}: {line}"
         found[engine, nodes] = lines

@@ -10,6 +10,7 @@ import pytest
 PROGRAM = "tests/live/programs/several_roots.py"
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("nodes", "roots", "engine"),
     [

@@ -11,7 +11,7 @@ import time
 import pytest
 from support.death_trials import Death, trials
 from support.launch import Result, launch, mpi_family
-from support.soak import amount, figure, seed
+from support.soak import amount, figure, seed, share
 
 pytestmark = pytest.mark.soak
 ENGINE = os.environ.get("XUPC_ENGINE", "native")
@@ -36,7 +36,7 @@ def test_nothing_is_left_of_a_job_whose_thread_dies(part: int) -> None:
     # other draws in each part, on each MPI and engine
     place = {"mpich": 0, "openmpi": 1}.get(mpi_family(), 2) + 3 * (ENGINE == "python")
     own = seed() * 7 + 1_000_003 * part + place
-    ledger, reports = trials(amount(4, 20), own, run)
+    ledger, reports = trials(amount(share(4), 20), own, run)
     figure(f"deaths, {mpi_family()}, {ENGINE} engine, part {part + 1} of {PARTS}", str(ledger))
     assert not ledger.wrong, "\n\n".join([str(ledger), *reports])
 

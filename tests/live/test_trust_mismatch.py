@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.failing_jobs import by_thread
 from support.launch import SLOW_ENGINE
-from support.soak import amount, figure, seed
+from support.soak import amount, figure, seed, share
 
 pytestmark = pytest.mark.soak
 
@@ -34,7 +34,7 @@ def test_every_difference_is_found(
     live: Callable[..., Any], threads: int, nodes: str | None, sample: int
 ) -> None:
     few = SLOW_ENGINE or nodes is not None
-    count = amount(sample // 2 if SLOW_ENGINE else sample, 600 if few else 0)
+    count = amount(share(sample // 2 if SLOW_ENGINE else sample), 600 if few else 0)
     options = json.dumps({"seed": seed(), "count": count, "odd": None})
     result = live(threads, PROGRAM, nodes=nodes, args=[options], timeout=amount(90, 1500))
     found = json.loads(result.stdout.rpartition("done: ")[2])
@@ -69,7 +69,7 @@ def test_calls_on_different_teams_wait_in_a_circle(
 def test_good_calls_are_left_alone(
     live: Callable[..., Any], threads: int, nodes: str | None, sample: int, whole: int
 ) -> None:
-    calls = amount(sample, whole)
+    calls = amount(share(sample), whole)
     result = live(
         threads, "tests/live/programs/no_false_alarm.py", nodes=nodes,
         args=[str(calls), str(seed())], timeout=amount(60, 1500),

@@ -24,6 +24,7 @@ PLACES = pytest.mark.parametrize(
 Live = Callable[..., Any]
 
 
+@pytest.mark.rotates
 @PLACES
 def test_shared_memory(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["shared"], nodes=nodes, env={"XUPC_ENGINE": engine})
@@ -37,6 +38,7 @@ def test_shared_memory(live: Live, threads: int, nodes: str | None, engine: str)
         assert {"gather_all multicore:fused", "permute multicore:pull", "gather push"} <= ran
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("threads", "machine", "domains", "engine"),
     [
@@ -55,6 +57,7 @@ def test_levels_below_the_node(
     assert live(threads, BY_LEVELS, env=env).stdout.split() == domains.split()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "engine", ["native", pytest.param("python", marks=[pytest.mark.once, pytest.mark.slow])]
 )
@@ -63,6 +66,7 @@ def test_levels_on_several_nodes(live: Live, engine: str) -> None:
     assert live(8, BY_LEVELS, nodes="2x4", env=env).stdout.split() == ["2"]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("threads", "machine", "engine"),
     [
@@ -82,6 +86,7 @@ def test_private_arrays_by_levels(live: Live, threads: int, machine: str, engine
         assert {f"{form} multicore:levels" for form in forms} <= ran
 
 
+@pytest.mark.rotates
 @PLACES
 def test_private_arrays(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["private"], nodes=nodes, env={"XUPC_ENGINE": engine})
@@ -91,6 +96,7 @@ def test_private_arrays(live: Live, threads: int, nodes: str | None, engine: str
     assert {"gather_all pull:staged", "gather_all push:staged"} <= ran
 
 
+@pytest.mark.rotates
 @PLACES
 def test_single_values(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["single"], nodes=nodes, env={"XUPC_ENGINE": engine})
@@ -100,6 +106,7 @@ def test_single_values(live: Live, threads: int, nodes: str | None, engine: str)
     assert {"exchange push:staged", "reduce_scatter pull:staged", "scatter pull:staged"} <= ran
 
 
+@pytest.mark.rotates
 @PLACES
 def test_reductions_of_private_arrays(
     live: Live, threads: int, nodes: str | None, engine: str
@@ -125,6 +132,7 @@ def test_two_threads_of_a_node_read_each_other(live: Live) -> None:
     assert {"prefix_reduce multicore:halves", "exclusive_prefix_reduce multicore:direct"} <= ran
 
 
+@pytest.mark.rotates
 @PLACES
 def test_scans_of_shared_arrays(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["scans"], nodes=nodes, env={"XUPC_ENGINE": engine})
@@ -133,6 +141,7 @@ def test_scans_of_shared_arrays(live: Live, threads: int, nodes: str | None, eng
         assert {f"{form} multicore:{way}" for form in ("prefix_reduce", "suffix_reduce")} <= ran
 
 
+@pytest.mark.rotates
 @PLACES
 def test_lists(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     done = live(threads, PROGRAM, args=["lists"], nodes=nodes, env={"XUPC_ENGINE": engine})
@@ -140,6 +149,7 @@ def test_lists(live: Live, threads: int, nodes: str | None, engine: str) -> None
     assert {f"gather_all_v multicore:{way}" for way in ways} <= set(done.stdout.splitlines())
 
 
+@pytest.mark.rotates
 @PLACES
 def test_what_is_wrong_is_raised_on_all_threads(
     live: Live, threads: int, nodes: str | None, engine: str
@@ -147,6 +157,7 @@ def test_what_is_wrong_is_raised_on_all_threads(
     live(threads, PROGRAM, args=["refused"], nodes=nodes, env={"XUPC_ENGINE": engine})
 
 
+@pytest.mark.rotates
 @PLACES
 def test_variants_of_a_program(live: Live, threads: int, nodes: str | None, engine: str) -> None:
     live(threads, PROGRAM, args=["own"], nodes=nodes, env={"XUPC_ENGINE": engine})

@@ -42,6 +42,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_mistake_is_noticed(how: str, tmp_path: Path) -> None:
     right, wrong, seen = BROKEN[how]

@@ -62,6 +62,7 @@ def test_all_that_meet_agree_and_every_byte_arrives(tmp_path: Path) -> None:
         assert (repeated > 0) == (nodes <= 8)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("what", BREAKS)
 def test_a_mistake_is_noticed(what: str, tmp_path: Path) -> None:
     right, wrong = BREAKS[what]

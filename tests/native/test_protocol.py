@@ -108,6 +108,7 @@ BY_LEVELS = {
 """Mistakes that barriers by levels show: these are tried first."""
 
 
+@pytest.mark.rotates
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_core_is_noticed(name: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from simulated.matrix import (
     roots_of,
 )
 from simulated.mutations import mutations
-from support.soak import amount, seed
+from support.soak import amount, seed, share, share_of
 
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.reduce_multiplying import groups
@@ -61,6 +61,7 @@ def uneven(nodes: int, rng: random.Random) -> list[int]:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates("nodes")
 @pytest.mark.parametrize("nodes", range(2, 18))
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_numbers_of_nodes(collective: str, nodes: int) -> None:
@@ -78,6 +79,7 @@ def test_numbers_of_nodes(collective: str, nodes: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates("nodes")
 @pytest.mark.parametrize("nodes", range(2, 18))
 @pytest.mark.parametrize("form", PRIVATE)
 def test_private_arrays(form: str, nodes: int) -> None:
@@ -100,7 +102,7 @@ def test_private_arrays(form: str, nodes: int) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_two_threads_on_each_node(collective: str) -> None:
-    for sync in SYNCS:
+    for sync in share_of(SYNCS):
         way = VARIANTS[collective]
         for name, (_, sizes) in TUNINGS.items():
             labels = (0, 1, 2, 2, 0, 1)
@@ -108,6 +110,7 @@ def test_two_threads_on_each_node(collective: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates("nodes")
 @pytest.mark.parametrize("nodes", range(2, 18))
 @pytest.mark.parametrize("collective", LISTS)
 def test_blocks_of_any_size(collective: str, nodes: int) -> None:
@@ -160,6 +163,7 @@ def reduced(variant: Variant, labels: list[int], rng: random.Random) -> int:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates("nodes")
 @pytest.mark.parametrize("nodes", range(2, 18))
 @pytest.mark.parametrize("form", REDUCTIONS)
 def test_reductions(form: str, nodes: int) -> None:
@@ -170,6 +174,7 @@ def test_reductions(form: str, nodes: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates("nodes")
 @pytest.mark.parametrize("nodes", range(2, 18))
 def test_recursive_multiplying(nodes: int) -> None:
     """The same for the exchange of whole values in groups of nodes."""
@@ -224,7 +229,7 @@ def test_broken_reductions_are_noticed(form: str) -> None:
     assert len(broken) > 60
     missed = [
         m.name
-        for m in random.Random(seed()).sample(broken, amount(40, len(broken)))
+        for m in random.Random(seed()).sample(broken, amount(share(40), len(broken)))
         if not _reduction_fails(job, whole.with_plans(plans, m.plans), tuning)
     ]
     assert missed == []
@@ -250,7 +255,7 @@ def test_broken_plans_are_noticed() -> None:
     kinds = ("Send", "Recv", "wrong")
     broken = [m for m in mutations(plans) if any(kind in m.name for kind in kinds)]
     assert len(broken) > 40
-    for mutation in random.Random(seed()).sample(broken, amount(30, len(broken))):
+    for mutation in random.Random(seed()).sample(broken, amount(share(30), len(broken))):
         story = Story(whole.with_plans(plans, mutation.plans), tree.size * n, 1)
         for tight in (True, False):
             story.call(variant, 0, n, ("my", "my"), LARGE, tight=tight)

@@ -242,6 +242,7 @@ def _tries(entry: Entry) -> Iterator[Try]:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "entry", THROUGH_SCRATCH, ids=[f"{e.collective}-{e.name}" for e in THROUGH_SCRATCH]
 )
@@ -259,6 +260,7 @@ def test_what_goes_through_scratch_is_noticed_if_broken(entry: Entry) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("entry", DIRECT, ids=[f"{e.collective}-{e.name}" for e in DIRECT])
 def test_broken_algorithms_are_noticed(entry: Entry) -> None:
     """Every mutation, but for those that are known to be harmless."""

@@ -46,6 +46,7 @@ def _short_story(planner: Planner, entry: Entry, sync: Sync, n: int) -> Story:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @EVERY_ENTRY
 @pytest.mark.parametrize("labels", PLACEMENTS, ids=str)
 def test_right_under_every_schedule(entry: Entry, labels: list[int]) -> None:
@@ -68,6 +69,7 @@ def _verdict(planner: Planner, told: Story, seed: int | None) -> str:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @EVERY_ENTRY
 def test_wrong_under_every_schedule(entry: Entry) -> None:
     """A race, deadlock or protocol error stays one, whatever the order of events."""

@@ -8,7 +8,7 @@ import pytest
 from simulated.level_trees import nested, on_nodes, shuffled, tree_of
 from simulated.matrix import SYNCS, TUNINGS, placements
 from simulated.transfers import ListPlanner, ListStory
-from support.soak import amount, seed
+from support.soak import amount, seed, share, share_of
 
 from xupc.algorithms.registry import Variant, find
 from xupc.backends.simulator.errors import RaceError
@@ -45,7 +45,7 @@ def check(tree: Tree, rng: random.Random, *, schedule: int | None = None) -> Non
 def test_every_tree_of_levels(threads: int) -> None:
     """No race, no deadlock, every byte right; half of the trees have their threads in any order."""
     every = list(nested(threads))
-    parts = max(1, len(every) // amount(15, 2))
+    parts = max(1, len(every) // amount(share(15), 2))
     for i, levels in enumerate(every):
         if i % parts == seed() % parts:
             rng = random.Random(f"{seed()} {threads} {i}")
@@ -56,7 +56,7 @@ def test_every_tree_of_levels(threads: int) -> None:
 @pytest.mark.parametrize("threads", [2, 3, 5, 8])
 def test_several_nodes(threads: int) -> None:
     """Nodes of any sizes, each with levels of its own, threads in any order."""
-    for labels in placements(threads).values():
+    for labels in share_of([*placements(threads).values()]):
         for i in range(amount(2, 60)):
             rng = random.Random(f"{seed()} {labels} {i}")
             check(on_nodes(labels, rng), rng, schedule=i)

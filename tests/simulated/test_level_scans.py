@@ -61,6 +61,7 @@ def check(form: str, tree: Tree, rng: random.Random, tuning: dict[str, int] = TU
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @EVERY_FORM
 def test_one_node(form: str) -> None:
     """Threads in any order: a root may need values that others of its domain have."""
@@ -72,6 +73,7 @@ def test_one_node(form: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @EVERY_FORM
 def test_several_nodes(form: str) -> None:
     """Nodes of any sizes, each with levels of its own, threads in any order."""

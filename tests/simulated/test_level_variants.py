@@ -72,6 +72,7 @@ def check_shared(form: str, tree: Tree, rng: random.Random) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", PRIVATE)
 def test_private_arrays(form: str) -> None:
     """No race, no deadlock, every byte right."""
@@ -83,6 +84,7 @@ def test_private_arrays(form: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", REDUCTIONS)
 def test_shared_arrays(form: str) -> None:
     for threads in range(1, 9):
@@ -102,6 +104,7 @@ ROOM = {
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", SEVERAL_NODES)
 def test_private_arrays_on_several_nodes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes of any sizes, each with levels of its own; the unit is the same on all of them."""
@@ -139,6 +142,7 @@ def job_on_nodes(form: str, threads: int, rng: random.Random) -> tuple[reduction
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", SHARED_ON_NODES)
 def test_shared_arrays_on_several_nodes(form: str) -> None:
     """As much on each thread, in all modes, in place too."""
@@ -163,6 +167,7 @@ def test_shared_arrays_on_several_nodes(form: str) -> None:
     assert ran > 10
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", SHARED_ON_NODES)
 def test_exact_shared_ones_keep_the_order_on_several_nodes(form: str) -> None:
     both, tuning = ("all", "all"), {**reductions.tuning_of("mixed"), **ROOM}
@@ -207,6 +212,7 @@ def machine(text: str) -> NodeLevels:
     return node_levels(found, found.masks(len(found.cpus)))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("text", LARGE)
 def test_large_machines(text: str) -> None:
     rng, tree = random.Random(text), tree_of(machine(text))
@@ -217,6 +223,7 @@ def test_large_machines(text: str) -> None:
 
 
 # --- the order of operations ----------------------------------------------------------------------
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", [form for form in JOINS if form in PRIVATE])
 def test_exact_private_ones_keep_the_order(form: str) -> None:
     """The bits of PUSH on every tree, also where no domain has neighbouring threads."""
@@ -238,6 +245,7 @@ def test_exact_private_ones_keep_the_order(form: str) -> None:
 SHAPES = ((5, 1, 3, 15), (7, 0, 2, 13), (8, 3, 4, 32), (8, 0, 1, 5))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", REDUCTIONS)
 def test_exact_shared_ones_keep_the_order(form: str) -> None:
     both, tuning = ("all", "all"), reductions.tuning_of("mixed")

@@ -16,7 +16,7 @@ from simulated.matrix import (
     placements,
     roots_of,
 )
-from support.soak import amount, seed
+from support.soak import amount, seed, share, share_of
 
 from xupc.algorithms.registry import registered
 from xupc.backends.simulator.errors import ProtocolError, RaceError
@@ -72,7 +72,7 @@ def check_nested(threads: int, part: int, parts: int) -> int:
 def test_every_tree_of_levels(threads: int) -> None:
     """No race, no deadlock, every byte right."""
     every = sum(1 for _ in nested(threads))
-    parts = max(1, every // amount(60, 2))
+    parts = max(1, every // amount(share(60), 2))
     assert check_nested(threads, seed() % parts, parts) >= len(VARIANTS)
 
 
@@ -81,11 +81,12 @@ def test_every_tree_of_levels(threads: int) -> None:
 def test_levels_inside_several_nodes(threads: int) -> None:
     """One copy per node, then by levels: nodes of any sizes, with levels of their own."""
     rng = random.Random(f"{seed()} {threads}")
-    for labels in placements(threads).values():
+    for labels in share_of([*placements(threads).values()]):
         for _ in range(amount(2, 40)):
             check_calls(Planner(on_nodes(labels, rng)), rng)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("machine", LARGE)
 def test_large_machines(machine: str) -> None:
     found = describe(machine)

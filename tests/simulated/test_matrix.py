@@ -1,8 +1,7 @@
 """Every registered algorithm in sequences of calls, simulated, against oracles.
 
-By default a seeded sample of the matrix and every placement of up to five threads.
-``XUPC_TEST_FULL_MATRIX=1`` runs all of it, some minutes on two cores;
-``XUPC_TEST_MATRIX_SEED`` picks another sample.
+By default a seeded sample of the matrix and of every placement of up to five threads.
+``XUPC_TEST_FULL_MATRIX=1`` runs all of it, some minutes on two cores.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from simulated.pool import workers
 from simulated.reductions import ALL_FORMS
 from simulated.transfers import NAMES
 from simulated.values import JOINS, MOVES
-from support.soak import FULL_MATRIX, MATRIX_SEED, amount
+from support.soak import FULL_MATRIX, amount, seed, share_of
 
 from xupc.algorithms.registry import Entry, find, registered
 from xupc.backends.simulator.script import Call, UserBarrier, UserRead, UserWrite
@@ -51,7 +50,7 @@ FEWER = {
     **{entry.collective: 1 for entry in ENTRIES if entry.collective.endswith("in_place")},
 }
 """Per stratum, of what shares its way of moving with another collective."""
-SHARE = amount(4, 1)
+SPACING = amount(4, 1)
 """One of so many cases on every placement: each placement has some, and each pair of sync modes."""
 
 EVERY_ENTRY = pytest.mark.parametrize(
@@ -61,12 +60,12 @@ EVERY_ENTRY = pytest.mark.parametrize(
 
 def _cases(entry: Entry, full: bool) -> list[Case]:
     per_stratum = FEWER.get(entry.collective, PER_STRATUM)
-    chosen = matrix(entry) if full else sample(entry, per_stratum, MATRIX_SEED)
-    if entry.collective.endswith("in_place") and not full:  # half of it
-        return (chosen + every_placement(entry, 4)[::SHARE])[::2]
+    chosen = matrix(entry) if full else sample(entry, per_stratum, seed())
     if full:
         return chosen + every_placement(entry)
-    return chosen[:: amount(2, 1)] + every_placement(entry)[::SHARE]
+    if entry.collective.endswith("in_place"):  # half of it
+        return share_of((chosen + every_placement(entry, 4)[::SPACING])[::2])
+    return share_of(chosen[:: amount(2, 1)] + every_placement(entry)[::SPACING])
 
 
 class Work(NamedTuple):

@@ -12,7 +12,7 @@ from simulated.mutations import mutations
 from simulated.neighbours import NAME, Case, cases, graph, plan_of, run_cases
 from simulated.pool import workers
 from simulated.values import SIZES, tuning_of
-from support.soak import WHOLE, amount, seed
+from support.soak import WHOLE, amount, seed, share
 
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import registered
@@ -24,7 +24,7 @@ from xupc.plan.steps import Send
 from xupc.topology.tree import Tree
 
 SHARD = 20
-OF_EACH_ALGORITHM = amount(60, 1000)
+OF_EACH_ALGORITHM = amount(share(60), 1000)
 VARIANTS = [variant for entry in registered(NAME) for variant in entry.variants]
 
 
@@ -51,7 +51,7 @@ def test_each_variant_where_it_can_run(variant: object) -> None:
             call = CallFacts(Tree(labels), tuning_of(tuning), ("no", "no"), [moves])
             if variant.can_run(call):  # type: ignore[attr-defined]
                 flag, label = variant.flag, variant.label  # type: ignore[attr-defined]
-                for number in range(amount(4, 40)):
+                for number in range(amount(share(4), 40)):
                     Case(flag, labels, tuning, number, label).run(number or None)
                 ran += 1
     assert ran

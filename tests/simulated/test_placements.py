@@ -19,7 +19,7 @@ import pytest
 from simulated import neighbours, reductions, transfers, values
 from simulated.matrix import ENTRIES, SYNCS, TUNINGS, Planner, Story, another, partitions, roots_of
 from simulated.pool import Progress, workers
-from support.soak import WHOLE, figure, part, seed
+from support.soak import WHOLE, figure, part, seed, share
 
 from xupc.algorithms.registry import Entry, find, registered
 from xupc.backends.simulator.errors import RaceError
@@ -33,7 +33,7 @@ AT_ONCE = 200
 """Shards that are handed out together."""
 BELL = [1, 2, 5, 15, 52, 203, 877, 4140]
 PLACEMENTS = [tuple(x) for n in range(1, THREADS + 1) for x in partitions(n)]
-SAMPLE = 5
+SAMPLE = share(5)
 """Placements of each algorithm in an ordinary run."""
 
 pytestmark = [pytest.mark.soak, pytest.mark.once]

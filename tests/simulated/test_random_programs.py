@@ -27,12 +27,12 @@ from support.random_programs.program import (
 )
 from support.random_programs.shapes import KEPT, Tally, simulated
 from support.random_programs.shrink import good, shrink
-from support.soak import amount, figure, part, seed
+from support.soak import amount, figure, part, seed, share
 
 from xupc.backends.simulator.errors import SimulationError
 
 SHARD = 250
-PROGRAMS = 1000, 100_000
+PROGRAMS = share(1000), 100_000
 
 
 @pytest.mark.soak

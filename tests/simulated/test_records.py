@@ -18,6 +18,7 @@ from simulated.pool import workers
 from simulated.reductions import FORMS, IN_PLACE, Job, Symbols
 from simulated.values import IN_PLACE as VALUES_IN_PLACE
 from simulated.values import JOINS, VALUES, One, tuning_of
+from support.soak import seed, share, share_of
 
 from xupc.algorithms.reduce_spec import Reduction
 from xupc.algorithms.registry import find
@@ -211,29 +212,30 @@ def _private_case(seed: int) -> str:
 @pytest.mark.parametrize("case", [_shared_case, _private_case])
 def test_records_of_any_size(case: Any) -> None:
     """Forms, algorithms, placements and tables at random."""
+    numbers = range(seed(), seed() + share(300))
     with workers() as pool:
-        failures = [text for text in pool.map(case, range(300), chunksize=25) if text]
+        failures = [text for text in pool.map(case, numbers, chunksize=25) if text]
     assert not failures, f"{len(failures)} fail:\n" + "\n".join(failures[:5])
 
 
 def test_many_threads_of_long_records() -> None:
     """Where scratch is divided among many, a place holds a record all the same."""
-    for labels in ([0] * 70, [i // 2 for i in range(70)], list(range(70))):
-        for flag in (PULL, PUSH, MULTICORE):
-            tuning = {**TUNINGS["whole"][0], **LEAST, "few_nodes_max": 64}
-            for form in FORMS:
-                job = Job(form, 70, 3, 0, 1, 150, 7, False, (3, 0, 1))
-                shared(job, flag, tuple(labels), tuning, longest)
-            for form in JOINS:
-                one = One(form, flag, 1, 0, False, exact=True)
-                values = {
-                    **tuning_of("mixed"),
-                    **LEAST,
-                    "parallel_fold_threads": 1000,
-                    "few_nodes_max": 64,
-                    "rma_get_max": 100,  # three reads for a record; 5 bytes would be 52
-                }
-                private(one, tuple(labels), values, longest, 3)
+    every = [tuple(labels) for labels in ([0] * 70, [i // 2 for i in range(70)], range(70))]
+    for labels, flag in share_of([*itertools.product(every, (PULL, PUSH, MULTICORE))]):
+        tuning = {**TUNINGS["whole"][0], **LEAST, "few_nodes_max": 64}
+        for form in FORMS:
+            job = Job(form, 70, 3, 0, 1, 150, 7, False, (3, 0, 1))
+            shared(job, flag, labels, tuning, longest)
+        for form in JOINS:
+            one = One(form, flag, 1, 0, False, exact=True)
+            values = {
+                **tuning_of("mixed"),
+                **LEAST,
+                "parallel_fold_threads": 1000,
+                "few_nodes_max": 64,
+                "rma_get_max": 100,  # three reads for a record; 5 bytes would be 52
+            }
+            private(one, labels, values, longest, 3)
 
 
 @pytest.mark.parametrize("size", [8, 24, 72, 200, longest])

@@ -1,7 +1,7 @@
 """The computational collectives simulated on symbols: data, races, the order of operations.
 
 By default a seeded sample of all cases; ``XUPC_TEST_FULL_MATRIX=1`` runs several of
-every form, algorithm, placement and pair of sync modes; ``XUPC_TEST_MATRIX_SEED`` picks others.
+every form, algorithm, placement and pair of sync modes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from simulated.reductions import (
     tuning_of,
     unnamed,
 )
-from support.soak import FULL_MATRIX, MATRIX_SEED, amount
+from support.soak import FULL_MATRIX, amount, seed, share
 
 from xupc.algorithms.registry import Variant
 from xupc.backends.simulator.errors import SimulationError
@@ -43,7 +43,7 @@ from xupc.plan.steps import OP_SCRATCH_BYTES, Signal, Wait
 from xupc.topology.tree import Tree
 
 SHARD = 200
-SAMPLE, SAMPLE_IN_PLACE = amount(1000, 2000), amount(250, 500)
+SAMPLE, SAMPLE_IN_PLACE = amount(share(1000), 2000), amount(share(250), 500)
 ALGORITHMS = pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
 EVERY_FORM = pytest.mark.parametrize("form", ALL_FORMS)
 BOTH = ("all", "all")
@@ -54,9 +54,9 @@ BOTH = ("all", "all")
 def test_sample(in_place: bool) -> None:
     """No race, no deadlock, every operand once and in its place, under any schedule."""
     forms = IN_PLACE if in_place else ALL_FORMS
-    chosen = cases(4 if FULL_MATRIX else 1, MATRIX_SEED, forms, in_place=in_place)
+    chosen = cases(4 if FULL_MATRIX else 1, seed(), forms, in_place=in_place)
     if not FULL_MATRIX:
-        chosen = random.Random(MATRIX_SEED).sample(chosen, SAMPLE_IN_PLACE if in_place else SAMPLE)
+        chosen = random.Random(seed()).sample(chosen, SAMPLE_IN_PLACE if in_place else SAMPLE)
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
     with workers() as pool:
         failures = [text for some in pool.map(run_cases, shards) for text in some]
@@ -135,6 +135,7 @@ TURNS = {
 }  # each place is used for several of its pieces
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("job", ORDERS, ids=lambda j: f"{j.form}-{j.block}-{j.nelems}-{j.ordered}")
 def test_brackets_depend_on_the_distribution_alone(job: Job) -> None:
     """Of the forms that UPC has: not on the placement, the algorithm or the sizes of tables."""
@@ -192,6 +193,7 @@ def _run(
     story.run(at_once=at_once)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("to", [0, 3])
 def test_a_part_of_the_result_at_each_node(to: int) -> None:
     """Every placement of five threads: a node may have nothing of the last row of blocks."""
@@ -209,6 +211,7 @@ def _in_order(threads: int, to: int) -> Job:
     return Job("reduce_mpi", threads, 0, 0, 150, 150 * threads - 45, to, True)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("wake", [1, 700, 2000], ids=["all", "some", "one"])
 @pytest.mark.parametrize("to", [0, 3])
 def test_results_in_order_go_to_one_in_parts(to: int, wake: int) -> None:
@@ -224,6 +227,7 @@ def test_results_in_order_go_to_one_in_parts(to: int, wake: int) -> None:
         assert found == brackets(job, PUSH, [0] * len(labels), BOTH, tuning), labels
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])
 @pytest.mark.parametrize("wake", [1, 250, 1000], ids=["all", "some", "one"])
 def test_pieces_made_by(form: str, wake: int) -> None:
@@ -299,6 +303,7 @@ KNOWN = {
 """(form, algorithm, mutation) -> why nobody may notice."""
 
 
+@pytest.mark.rotates
 @ALGORITHMS
 @EVERY_FORM
 def test_broken_algorithms_are_noticed(form: str, flag: int) -> None:

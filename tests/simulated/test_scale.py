@@ -114,6 +114,7 @@ CASES = [
 ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("entry", "size"), CASES)
 def test_plans_stay_small(
     entry: Entry, size: str, tree: Tree, capsys: pytest.CaptureFixture[str]
@@ -146,6 +147,7 @@ def test_plans_on_a_circulant_graph_stay_small(
     _measure(entry, f"{collective} {found.name} {size}", tree, lambda: given, capsys)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", ["reduce_mpi", "reduce_mpi_all"])
 @pytest.mark.parametrize("block", [1, 1 << 14])
 def test_plans_of_circulant_reductions_stay_small(
@@ -168,6 +170,7 @@ LAYOUTS = {
 """Phase, block and elements of src."""
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("ordered", [False, True], ids=["any order", "ordered"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
@@ -191,6 +194,7 @@ def test_plans_of_reductions_stay_small(
     _measure(entry, what, tree, job.arguments, capsys, MOST_SECONDS)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
 @pytest.mark.parametrize("ordered", [False, True], ids=["any order", "ordered"])
 @pytest.mark.parametrize("form", MOVES + JOINS)

@@ -22,7 +22,7 @@ from simulated.matrix import (
     roots_of,
 )
 from simulated.mutations import mutations
-from support.soak import amount, seed
+from support.soak import amount, seed, share
 
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Variant, registered, with_roots
@@ -75,6 +75,7 @@ def sampled(variant: Variant, per: int) -> list[tuple[list[int], int, random.Ran
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("variant", BLOCKS, ids=ids(BLOCKS))
 def test_blocks(variant: Variant) -> None:
     """No race, no deadlock, every byte right: any root, sync modes, lengths that k does not divide.
@@ -115,6 +116,7 @@ def job_of(form: str, threads: int, rng: random.Random) -> reductions.Job:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("variant", REDUCTIONS, ids=ids(REDUCTIONS))
 def test_reductions(variant: Variant) -> None:
     """The same for reductions of shared blocks, on symbols: each operand is in each result once."""
@@ -136,6 +138,7 @@ def test_reductions(variant: Variant) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("variant", PRIVATE, ids=ids(PRIVATE))
 def test_private_arrays(variant: Variant) -> None:
     """The same for private arrays: four calls in a row that use the same scratch."""
@@ -242,7 +245,7 @@ def test_broken_plans_are_noticed(collective: str) -> None:
     kinds = ("Send", "Recv", "drop Wait:", "wrong")
     broken = [m for m in mutations(plans) if any(kind in m.name for kind in kinds)]
     assert len(broken) > 60
-    for mutation in random.Random(seed()).sample(broken, amount(25, len(broken))):
+    for mutation in random.Random(seed()).sample(broken, amount(share(25), len(broken))):
         story = Story(whole.with_plans(plans, mutation.plans), tree.size * n, 1)
         for tight in (True, False):
             story.call(way, 0, n, sync, tuning, tight=tight)

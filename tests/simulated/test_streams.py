@@ -107,6 +107,7 @@ class Streams:
         Simulation(self.tree, self.memory, self.scripts, seed).run()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("tuning", ["large", "mixed"])
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: f"{e.collective}-{e.name}")
 def test_calls_under_way_do_not_touch_each_other(entry: Entry, tuning: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from simulated.matrix import SYNCS, TUNINGS
 from simulated.transfers import ENTRIES, NAMES, Case, cases
-from support.soak import FULL_MATRIX, MATRIX_SEED, amount
+from support.soak import FULL_MATRIX, amount, seed, share_of
 
 from xupc.algorithms.registry import Entry, find
 from xupc.algorithms.transfer_lists import COLLECTIVES
@@ -23,7 +23,8 @@ EVERY_ENTRY = pytest.mark.parametrize(
 @EVERY_ENTRY
 def test_matrix(entry: Entry) -> None:
     """Threads x placements, sync modes and tunings sampled."""
-    for case in cases(entry, None if FULL_MATRIX else PER_PLACEMENT, MATRIX_SEED):
+    chosen = list(cases(entry, None if FULL_MATRIX else PER_PLACEMENT, seed()))
+    for case in chosen if FULL_MATRIX else share_of(chosen):
         case.run()
 
 
@@ -31,7 +32,7 @@ def test_matrix(entry: Entry) -> None:
 @EVERY_ENTRY
 def test_right_under_every_schedule(entry: Entry) -> None:
     """The same verdict and bytes under random schedules."""
-    for i, sync in enumerate(SYNCS):
+    for i, sync in share_of([*enumerate(SYNCS)]):
         case = Case(entry, (0, 1, 0, 1, 2, 2), sync, list(TUNINGS)[i % len(TUNINGS)], 17, i)
         for schedule in range(SCHEDULES):
             case.run(schedule)

@@ -1,7 +1,7 @@
 """Arrays of values simulated: data, races between calls that follow each other, guards.
 
 By default a seeded sample of all cases; ``XUPC_TEST_FULL_MATRIX=1`` runs several of
-every form, algorithm, placement and tuning; ``XUPC_TEST_MATRIX_SEED`` picks others.
+every form, algorithm, placement and tuning.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from simulated.values import (
     snapshot,
     tuning_of,
 )
-from support.soak import FULL_MATRIX, MATRIX_SEED, amount
+from support.soak import FULL_MATRIX, amount, seed, share, share_of
 
 from xupc.algorithms.registry import find
 from xupc.backends.simulator.errors import ProtocolError, SimulationError
@@ -44,16 +44,16 @@ from xupc.plan.steps import Copy
 from xupc.topology.tree import Tree
 
 SHARD = 20
-OF_EACH_ALGORITHM = amount(4, 15)  # of each form and flag
+OF_EACH_ALGORITHM = amount(share(4), 15)  # of each form and flag
 OF_EACH_KIND = amount(2, 5)  # of each form, flag and tuning, on two threads of a node
 
 
 @pytest.mark.soak
 def test_sample() -> None:
     """No race, no deadlock, every byte right, under any schedule."""
-    chosen = cases(3 if FULL_MATRIX else 1, MATRIX_SEED)
+    chosen = cases(3 if FULL_MATRIX else 1, seed())
     if not FULL_MATRIX:
-        rng, of_each = random.Random(MATRIX_SEED), attrgetter("form", "flag")
+        rng, of_each = random.Random(seed()), attrgetter("form", "flag")
         kinds = [list(same) for _, same in groupby(chosen, of_each)]
         chosen = [case for same in kinds for case in rng.sample(same, OF_EACH_ALGORITHM)]
     shards = [chosen[i : i + SHARD] for i in range(0, len(chosen), SHARD)]
@@ -68,14 +68,15 @@ def test_two_threads_of_one_node() -> None:
 
     A sample of all placements hardly contains them.
     """
-    rng = random.Random(MATRIX_SEED)
-    chosen = [
+    rng = random.Random(seed())
+    every = [
         Case(form, flag, (0, 0), tuning, rng.random() < 0.5, rng.randrange(1 << 30))
         for form in MOVES + JOINS
         for flag in ALGORITHM_NAMES
         for tuning in VALUES
         for _ in range(OF_EACH_KIND)
     ]
+    chosen = share_of(every)
     failures = run_cases(chosen)
     assert not failures, f"{len(failures)} of {len(chosen)} fail:\n" + "\n".join(failures[:5])
 
@@ -116,6 +117,7 @@ def expressions(
     return found
 
 
+@pytest.mark.rotates("threads")
 @pytest.mark.parametrize("form", JOINS)
 @pytest.mark.parametrize("threads", [2, 5, 8])
 def test_exact_ones_have_one_order_of_operations(form: str, threads: int) -> None:
@@ -154,6 +156,7 @@ def test_long_suffixes_take_what_a_fold_can_keep() -> None:
     assert repr(values) == repr(chained)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("flag", ALGORITHM_NAMES, ids=list(ALGORITHM_NAMES.values()))
 @pytest.mark.parametrize("form", MOVES + JOINS)
 def test_broken_plans_are_noticed(form: str, flag: int) -> None:

@@ -26,7 +26,7 @@ from simulated.matrix import (
     run_cases,
 )
 from simulated.pool import workers
-from support.soak import amount, seed
+from support.soak import amount, seed, share
 
 from xupc.algorithms.conditions import CallFacts, by_name, text_of
 from xupc.algorithms.registry import Entry, Variant, find, registered
@@ -37,7 +37,7 @@ from xupc.tuning.selection_file import built_in
 
 SIZES = sorted({n for _, sizes in TUNINGS.values() for n in sizes})
 
-CASES = amount(8, 400)
+CASES = amount(share(8), 400)
 """Of each variant."""
 MODES = [*SYNCS, *[("all", "all")] * len(SYNCS)]
 TRIES = 80
@@ -128,7 +128,7 @@ def _reduced(variant: Variant, rng: random.Random) -> Runs | None:
 @pytest.mark.soak
 def test_reductions_where_they_can_run() -> None:
     """The same for reductions, on symbols, so that the order of operands is checked."""
-    problems = [_failure(v, i, _reduced) for v in REDUCTIONS for i in range(amount(6, 200))]
+    problems = [_failure(v, i, _reduced) for v in REDUCTIONS for i in range(amount(share(6), 200))]
     assert [text for text in problems if text] == []
 
 
@@ -163,7 +163,7 @@ def _valued(variant: Variant, rng: random.Random) -> Runs | None:
 @pytest.mark.soak
 def test_arrays_of_values_where_they_can_run() -> None:
     """The same for arrays of values, reductions among them, at all sizes and in place."""
-    problems = [_failure(v, i, _valued) for v in VALUES for i in range(amount(6, 200))]
+    problems = [_failure(v, i, _valued) for v in VALUES for i in range(amount(share(6), 200))]
     assert [text for text in problems if text] == []
 
 

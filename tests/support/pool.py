@@ -356,8 +356,6 @@ class Pool:
 def repeat_command() -> str:
     """Return the command that repeats the present test alone, in jobs of its own."""
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    seed = os.environ.get("XUPC_TEST_SEED", "")
-    settings = f"XUPC_TEST_SEED={seed} " if seed else ""
-    if engine := os.environ.get("XUPC_ENGINE"):
-        settings += f"XUPC_ENGINE={engine} "
+    names = ("XUPC_TEST_SEED", "XUPC_TEST_SHARE", "XUPC_ENGINE")
+    settings = "".join(f"{name}={value} " for name in names if (value := os.environ.get(name)))
     return f"XUPC_TEST_POOL=0 {settings}{shlex.quote(sys.executable)} -m pytest {shlex.quote(test)}"

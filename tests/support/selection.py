@@ -1,13 +1,14 @@
-"""Which live tests another engine and another MPI repeat, and which wait more than they compute."""
+"""Which live tests another engine and another MPI repeat, which wait, and in what they rotate."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-__all__ = ["LONG", "by_threads", "long_ones_first", "mark_live"]
+__all__ = ["LONG", "by_threads", "long_ones_first", "mark_cluster", "mark_live"]
 
 # Tests whose processes sleep, hang, die or start: several run at a time on few cores.
 WAITING = (
@@ -20,8 +21,6 @@ HEALTH = (*WAITING, "test_command_line", "test_memory", "test_mismatch", "test_s
 LAUNCHER = ("test_run_ends", "test_run_surroundings", "test_run_terminal")
 # Tests that set XUPC_ENGINE for all of their jobs; with others it is a parameter, `engine`.
 OWN_ENGINE = ("test_level_barriers",)
-# What runs beside tests that wait: it computes for less than half of its time.
-SLEEPING = (*LAUNCHER, "test_pytest_plugin")
 # What takes some seconds even alone. It comes first: one that is the last of a stage would have one
 # processor work and all others wait.
 LONG = {
@@ -31,7 +30,7 @@ LONG = {
     "test_many_threads_of_long_records", "test_mpi_s_start_has_a_limit", "test_neighbourhoods",
     "test_nothing_is_left_of_a_job_whose_thread_dies", "test_outcomes_of_all_threads",
     "test_private_arrays",
-    "test_programs_do_what_the_oracle_says", "test_sample", "test_the_demo_twice",
+    "test_programs_do_what_the_oracle_says", "test_sample", "test_the_demo",
     "test_the_tests_of_the_page",
 }  # fmt: skip
 # Parameters that say where a feature is tested and how much of it, not which one.
@@ -71,11 +70,12 @@ def by_threads(items: list[pytest.Item]) -> None:
 def mark_live(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of tests/live.
 
-    `waits` (of a file; some tests set it themselves), `sleeps`, `launcher`, `own_engine` and
+    `waits` (of a file; some tests set it themselves), `launcher`, `own_engine` and
     `one_node` say what a test is; `further_shape`, `other_shape` and `other_case` say what others
     in the same list test, too. Of each feature one test on one node and one on several nodes are no
     `further_shape`, and one test is no `other_shape`. Of each function one test is no `other_case`.
-    The last two leave out tests marked ``once``.
+    The last two leave out tests marked ``once``. A feature rotates in its shapes, unless its
+    function says otherwise: a run that has a share has it on one node or on several.
     """
     every: dict[Any, list[pytest.Item]] = {}
     features: dict[Any, list[pytest.Item]] = {}
@@ -85,12 +85,11 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
             item.add_marker("waits")
         elif _parameters(item).get("nodes", "") is None and item.path.stem not in HEALTH:
             item.add_marker("one_node")
-        if item.path.stem in SLEEPING:
-            item.add_marker("sleeps")
         if item.path.stem in LAUNCHER:
             item.add_marker("launcher")
         if item.path.stem in OWN_ENGINE or "engine" in _parameters(item):
             item.add_marker("own_engine")
+        _rotate(item, SHAPE)
         feature = _feature(item)
         every.setdefault((*feature, _on_several_nodes(item)), []).append(item)
         if not item.get_closest_marker("once"):
@@ -99,6 +98,20 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
     _mark_all_but_one(every.values(), "further_shape")
     _mark_all_but_one(features.values(), "other_shape")
     _mark_all_but_one(functions.values(), "other_case")
+
+
+def mark_cluster(items: Iterable[pytest.Item]) -> None:
+    """Have the tests of tests/cluster rotate in the two MPIs, where there are two."""
+    if os.environ.get("XUPC_TEST_OMPI_PYTHON"):
+        for item in items:
+            _rotate(item, {"mpi_python"})
+
+
+def _rotate(item: pytest.Item, names: set[str]) -> None:
+    """Mark a test that does not say itself in which parameters it rotates."""
+    found = sorted(names & _parameters(item).keys())
+    if found and not item.get_closest_marker("rotates"):
+        item.add_marker(pytest.mark.rotates(*found))
 
 
 def _mark_all_but_one(groups: Iterable[list[pytest.Item]], mark: str) -> None:

@@ -9,7 +9,7 @@ from itertools import product
 from math import ceil, log2
 
 import pytest
-from support.soak import amount
+from support.soak import amount, share_of
 
 from xupc.algorithms.reduce_circulant import LANDINGS, first_uses, places_needed
 from xupc.plan import circulant
@@ -73,6 +73,7 @@ def test_examples_in_the_module() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("n", FEW)
 def test_up_to_256_positions(n: int) -> None:
     """Each position receives each chunk once, and sends what it has, in the fewest rounds."""
@@ -81,6 +82,7 @@ def test_up_to_256_positions(n: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.rotates
 @pytest.mark.parametrize("n", MANY)
 def test_many_chunks(n: int) -> None:
     """The same for many chunks; on all numbers of positions in a long run."""
@@ -119,9 +121,9 @@ def test_rows_of_many_positions() -> None:
 
     Of the larger numbers of positions some rows, those at the ends of the windows among them.
     """
-    for p in range(2, 257):
+    for p in share_of(range(2, 257)):
         assert [text for v in range(1, p) if (text := wrong_row(v, p))] == []
-    for p in (*SAMPLES, 10_000, 100_003):
+    for p in share_of((*SAMPLES, 10_000, 100_003)):
         some = {v for s in skips(p) for v in range(max(1, s - 3), min(p, s + 4))}
         some |= {*range(1, p, amount(97 if p < 5000 else 997, 1))}
         assert [text for v in sorted(some) if (text := wrong_row(v, p))] == []
@@ -130,7 +132,8 @@ def test_rows_of_many_positions() -> None:
 # --- all positions at once ------------------------------------------------------------------------
 @pytest.mark.soak
 def test_the_table_has_the_rows_of_all_positions() -> None:
-    for p in {*range(2, 40), *range(40, 257, amount(31, 1)), *SAMPLES[:: amount(5, 1)]}:
+    every = {*range(2, 40), *range(40, 257, amount(31, 1)), *SAMPLES[:: amount(5, 1)]}
+    for p in share_of(sorted(every)):
         table = every_row(p)
         some = {1, p // 2, p - 1, *range(1, p, amount(1 + p // 16, 1 + p // 64))}
         assert [v for v in some if tuple(table[:, v]) != row(v, p)] == [], p

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.soak import amount, figure, seed
+from support.soak import amount, figure, seed, share
 from unit.test_bench_results import result
 
 from xupc.api import lifecycle
@@ -86,7 +86,7 @@ def test_results(tmp_path: Path) -> None:
     result().save(path)
     good = json.loads(path.read_bytes())
     counts: Counter[str] = Counter()
-    trials, shown = amount(1500, 30_000), amount(4, 500)
+    trials, shown = amount(share(1500), 30_000), amount(4, 500)
     for k in range(trials):
         if rng.random() < 0.7:
             data = json.dumps(_changed(rng, good)).encode(errors="replace")
@@ -133,7 +133,7 @@ def test_tables(tmp_path: Path) -> None:
     """Damage to the built-in table, and to one with everything a user can write."""
     rng = random.Random(seed())
     path = tmp_path / "tuning.toml"
-    trials, refused = amount(1500, 30_000), 0
+    trials, refused = amount(share(1500), 30_000), 0
     lines = TABLE.splitlines(keepends=True)
     for _ in range(trials):
         text = lines[:]
@@ -163,7 +163,7 @@ NOISE = ["", " ", "0", "-1", "1", "8", "nan", "inf", "-inf", "1e999", "9" * 400,
 @pytest.mark.parametrize("name", ["XUPC_HEAP_SIZE", "XUPC_TIMEOUT", "XUPC_NODES"])
 def test_variables(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     rng = random.Random(seed())
-    trials = amount(2000, 20_000)
+    trials = amount(share(2000), 20_000)
     texts = [*NOISE]
     texts += ["".join(rng.choices("0123456789x,:cyli.eE+-_ kMGiB\u0663", k=rng.randrange(1, 12)))
               for _ in range(trials)]  # fmt: skip

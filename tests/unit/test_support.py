@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support import soak
 from support.launch import program_file
 from support.pool import fits
 from support.progress import clock
+from support.rotation import repeated, rotated
 from support.selection import LONG, by_threads, mark_live
 
 
@@ -20,14 +24,19 @@ class Item:
     def __init__(self, file: str, name: str, *, once: bool = False, **params: Any) -> None:
         self.path, self.name, self.once = Path(f"tests/live/{file}.py"), name, once
         self.callspec, self.marks = SimpleNamespace(params=params), set[str]()
+        self.nodeid = f"{self.path}::{name}[{'-'.join(map(str, params.values()))}]"
+        self.rotates: Any = None
 
-    def add_marker(self, mark: str) -> None:
+    def add_marker(self, mark: Any) -> None:
         """Note a mark."""
-        self.marks.add(mark)
+        if isinstance(mark, str):
+            self.marks.add(mark)
+        else:
+            self.rotates = mark
 
-    def get_closest_marker(self, name: str) -> bool | None:
+    def get_closest_marker(self, name: str) -> Any:
         """Return a mark that the test has by itself."""
-        return True if self.once and name == "once" else None
+        return {"once": self.once or None, "rotates": self.rotates}[name]
 
 
 def test_each_feature_is_repeated_in_one_shape_which_has_nodes_if_any_has() -> None:
@@ -72,7 +81,7 @@ def test_what_waits_and_what_goes_wrong_is_repeated_on_the_other_mpi() -> None:
     items = [Item("test_death", "test_a", nodes=None), Item("test_memory", "test_b", nodes=None),
              Item("test_data", "test_c", threads=2), Item("test_run_ends", "test_d")]  # fmt: skip
     mark_live(items)  # type: ignore[arg-type]
-    assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher", "sleeps"}]
+    assert [item.marks for item in items] == [{"waits"}, set(), set(), {"launcher"}]
 
 
 def test_what_sets_its_engine_is_not_repeated_with_another_one() -> None:
@@ -129,3 +138,94 @@ def test_live_tests_of_as_many_threads_follow_each_other() -> None:
     ]  # fmt: skip
     by_threads(items)  # type: ignore[arg-type]
     assert [item.name[-1] for item in items] == ["b", "d", "a", "e", "c"]
+
+
+# --- the share of a run ---------------------------------------------------------------------------
+def rotating(*names: str, **counts: int) -> list[Any]:
+    """Return tests with all combinations of parameters, which rotate in those of these names."""
+    items = [
+        Item("test_data", "test_a", **dict(zip(counts, values, strict=True)))
+        for values in itertools.product(*map(range, counts.values()))
+    ]
+    for item in items:
+        item.rotates = pytest.mark.rotates(*names)
+    return items
+
+
+def test_a_run_has_a_share_and_another_seed_has_another_one() -> None:
+    items = rotating(case=20)
+    found = [rotated(items, 4, seed) for seed in range(60)]
+    assert {len(kept) for kept in found} == {5}
+    assert set.union(*found) == {item.nodeid for item in items}
+    assert rotated(items[::-1], 4, 7) == found[7]
+    times = Counter(name for kept in found for name in kept)
+    assert 5 < min(times.values()) <= max(times.values()) < 30  # 15 in the mean
+
+
+def test_what_does_not_rotate_is_in_every_run() -> None:
+    item = Item("test_data", "test_b", n=1)
+    assert item.nodeid in rotated([item, *rotating(case=20)], 4, 1)
+    items = rotating(case=20)
+    assert rotated(items, 1, 1) == {item.nodeid for item in items}
+
+
+def test_each_combination_of_the_other_parameters_stays() -> None:
+    items = rotating("n", form=3, n=8)
+    for seed in range(10):
+        kept = [item for item in items if item.nodeid in rotated(items, 4, seed)]
+        assert Counter(item.callspec.params["form"] for item in kept) == {0: 2, 1: 2, 2: 2}
+
+
+def test_a_group_that_is_small_or_does_not_divide() -> None:
+    """One of two stays; of six one or two, so that each is in one of four runs."""
+    assert {len(rotated(rotating(n=2), 4, seed)) for seed in range(20)} == {1}
+    sizes = Counter(len(rotated(rotating(n=6), 4, seed)) for seed in range(400))
+    assert sizes.keys() == {1, 2}
+    assert abs(sizes[2] - 200) < 60
+
+
+def test_a_name_that_is_no_parameter_is_refused() -> None:
+    with pytest.raises(pytest.UsageError, match=r"no parameter node$"):
+        rotated(rotating("node", nodes=2), 4, 1)
+
+
+def test_a_live_test_rotates_in_its_shapes() -> None:
+    """Each feature stays, on one node or on several; a test with no shape always."""
+    items = [Item("test_posted", "test_posted", what=what, nodes=nodes)
+             for what in "ab" for nodes in (None, "2,1")]  # fmt: skip
+    items.append(Item("test_posted", "test_c", what="c"))
+    mark_live(items)  # type: ignore[arg-type]
+    assert items[0].rotates.args == ("nodes",)
+    seen = set()
+    for seed in range(20):
+        kept = [i for i, item in enumerate(items) if item.nodeid in rotated(items, 4, seed)]
+        assert [i // 2 for i in kept] == [0, 1, 2]
+        seen |= {*kept}
+    assert seen == {0, 1, 2, 3, 4}
+
+
+def test_what_is_repeated_has_half_of_the_functions_of_each_file() -> None:
+    """All tests of a function stay or go; each file keeps one function at least."""
+    items = [Item("test_data", f"test_{x}", n=n) for x in "abcd" for n in (1, 2)]
+    items.append(Item("test_values", "test_e"))
+    seen = Counter[str]()
+    for seed in range(40):
+        kept = [item.name for item in items if item.nodeid in repeated(items, seed)]
+        assert len(kept) == 5
+        assert {*Counter(kept[:4]).values()} == {2}
+        assert kept[4] == "test_e"
+        seen.update(kept)
+    assert min(seen.values()) > 20
+
+
+def test_a_share_of_cases_is_drawn_with_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [*range(100)]
+    assert soak.share_of(cases) == cases or soak.ONE_OF > 1
+    monkeypatch.setattr(soak, "ONE_OF", 4)
+    assert (soak.share(10), soak.share(3)) == (2, 1)
+    found = []
+    for seed in range(40):
+        monkeypatch.setattr(soak, "_SEED", seed)
+        found.append(soak.share_of(cases))
+    assert all(len(some) == 25 and some == sorted(some) for some in found)
+    assert {x for some in found for x in some} == {*cases}

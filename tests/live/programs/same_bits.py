@@ -1,11 +1,13 @@
 """Results that must not depend on nodes, algorithms or engines: their hash is printed.
 
-The operands cancel: another order of operations gives other bits. Argument: how many layouts.
+The operands cancel: another order of operations gives other bits. Argument, JSON: the numbers of
+layouts.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import sys
 
@@ -85,11 +87,11 @@ def collected(memory: Memory, dtype: np.dtype) -> list[bytes]:
 
 
 def main() -> None:
-    layouts = int(sys.argv[1])
+    layouts = json.loads(sys.argv[1])
     xupc.init(timeout=30)
     rng, numbers = random.Random(5), np.random.default_rng(5)
     memory, T = Memory(), xupc.THREADS
-    for k in range(layouts):
+    for k in layouts:
         dtype = np.dtype(("f8", "f4", "g", "f8")[k % 4])
         n = rng.choice([2, 3, 5, 9, 31, 32, 50, 200, 777, 3000])
         block = rng.choice([0, 1, 2, 3, 7, 33, n // T + 1, n // (2 * T) + 1])
