@@ -34,10 +34,10 @@ def checked_in_full() -> Iterator[list[str]]:
     found: list[str] = []
     whole = SharedCall._checked_names
 
-    def noted(self: Any, *rest: Any) -> Any:
+    def noted(self: Any, takes: Any, args: Any, kwargs: Any) -> Any:
         if self.__name__ != "barrier":
             found.append(self.__name__)
-        return whole(self, *rest)
+        return whole(self, takes, args, kwargs)
 
     SharedCall._checked_names = noted  # type: ignore[method-assign]
     try:
@@ -234,7 +234,7 @@ def differences(usable: Usable) -> None:
     """Other offsets on one thread are found, and named with the call that had them."""
     A, B = (xupc.all_alloc(T * ROOM, "u1", ROOM) for _ in range(2))
     apart = xupc.IN_NOSYNC | xupc.OUT_NOSYNC
-    for odd in range(T if T > 1 else 0):
+    for odd in {0, T - 1} if T > 1 else ():
         for at in range(0, 64, 8):
             xupc.all_broadcast(B + at, A + at, 8)
         at = 72 + 16 * odd
