@@ -20,7 +20,7 @@ ONCE = pytest.mark.once
     ],
 )
 def test_calls_at_new_addresses(live: Callable[..., Any], threads: int, nodes: str | None) -> None:
-    loop = 4 if SLOW_ENGINE else 24
+    loop = 8 if SLOW_ENGINE else 16
     program = "tests/live/programs/new_addresses.py"
     result = live(threads, program, nodes=nodes, args=[str(loop)], timeout=90)
     assert f"done: {loop}" in result.stdout

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NoReturn
 
 from ..backends.interpreter import interpreter as python_engine
@@ -27,6 +28,7 @@ from ..runtime.async_queue import AsyncCall
 from ..runtime.team_state import TeamState
 from .argument_checks import named_flags
 from .call_family import CallFamily
+from .family_table import FamilyTable
 from .handles import Handle, post
 from .team import resolve
 
@@ -125,12 +127,31 @@ class SharedCall(NamedCall, CachedCall):  # type: ignore[misc]
 
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handle | None:
         """Run a call that is not in the cache."""
+        found = self._families.find(args, kwargs)
+        if found is not None:
+            known, places = found
+            known.instance.owner.enter(self.__name__)
+            known.bind(places).execute()
+            return None
         call: BoundCall = self._checked_names(self._prepare, args, kwargs)
-        if call.opened.team.native and not call.opened.posted:
-            self.remember(args, call.instance, kwargs)
-            if call.family is not None:
-                self.remember_family(args, call.instance, call.family(), kwargs)
+        if not call.opened.posted:
+            self._keep(args, kwargs, call)
         return call.run()
+
+    def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: BoundCall) -> None:
+        """Keep a call for later ones with the same arguments, or with other offsets."""
+        family = None if call.family is None else call.family()
+        if call.opened.team.native:
+            self.remember(args, call.instance, kwargs)
+            if family is not None:
+                self.remember_family(args, call.instance, family, kwargs)
+        elif family is not None:
+            self._families.add(args, kwargs, family, call.instance)
+
+    @cached_property
+    def _families(self) -> FamilyTable:
+        """The families that the core does not have."""
+        return FamilyTable(phased=self.phased)
 
     def _checked_names(
         self, takes: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -1,10 +1,11 @@
 """Families of calls: calls that differ from an earlier one only in the offsets of their pointers.
 
 In a loop over ``f(dst, src + i * k, nbytes)`` only the first call is checked in full and looks for
-its plan. It leaves a `CallFamily` with the core (`_call_families.pxi`). For later calls the core
-checks what depends on an offset: whether each thread's part holds the bytes, and whether dst and
-src overlap. A call that fails there is checked in full, which finds the error. Each call has the
-fingerprint and the record that a check in full would give it.
+its plan. It leaves a `CallFamily` with the core (`_call_families.pxi`), or with `family_table` in
+jobs of the Python engine. For later calls these check what depends on an offset: whether each
+thread's part holds the bytes, and whether dst and src overlap. A call that fails there is checked
+in full, which finds the error. Each call has the fingerprint and the record that a check in full
+would give it.
 
 A pointer whose allocation or thread differs belongs to another family. So does one whose phase
 differs, in collectives that are `phased`, and in reductions one with another blocksize or dtype.

@@ -30,19 +30,20 @@ rng = np.random.default_rng(33)  # the same choices on all threads
 
 @contextmanager
 def checked_in_full() -> Iterator[list[str]]:
-    """Collect the names of calls that take the long way."""
+    """Collect the names of calls whose arguments are checked in full."""
     found: list[str] = []
-    slow = SharedCall.slow
+    whole = SharedCall._checked_names
 
-    def noted(self: Any, args: Any, kwargs: Any) -> Any:
-        found.append(self.__name__)
-        return slow(self, args, kwargs)
+    def noted(self: Any, takes: Any, args: Any, kwargs: Any) -> Any:
+        if self.__name__ != "barrier":
+            found.append(self.__name__)
+        return whole(self, takes, args, kwargs)
 
-    SharedCall.slow = noted  # type: ignore[method-assign]
+    SharedCall._checked_names = noted  # type: ignore[method-assign]
     try:
         yield found
     finally:
-        SharedCall.slow = slow  # type: ignore[method-assign]
+        SharedCall._checked_names = whole  # type: ignore[method-assign]
 
 
 def forgotten() -> None:
@@ -62,13 +63,13 @@ def blocks() -> None:
                 root, shift = int(rng.choice(roots)), 8 * int(rng.integers(T * (ROOM - n) // 8))
                 if k < 2 * len(roots):
                     root = roots[k % len(roots)]
-                if k == 2 * len(roots) and native:
-                    assert full.count(name) <= len(roots), (name, full)
+                if k == 2 * len(roots):
+                    assert len(full) == len(roots), (name, full)
                     full.clear()
                 buffers.fill(name, k, n, shift)
                 call(*buffers.operands(name, root, shift), n, algorithm)
                 buffers.check(name, k, n, root, shift, (name, algorithm, k))
-            assert not full or not native, (name, full)
+            assert not full, (name, full)
     buffers.free()
 
 
@@ -89,7 +90,7 @@ def names_and_arrays() -> None:
             xupc.barrier()
             same(B.local, values(1, T - 1, ROOM)[at : at + 64], "no barrier", k)
             xupc.barrier()
-        assert not native or full.count("all_broadcast") <= 2, full
+        assert len(full) == 2, full
     for array in (A, B):
         xupc.all_free(array)
 
@@ -123,7 +124,7 @@ def in_place() -> None:
             gathered(k, at, lambda p: xupc.all_gather_all(p, None, n))
             gathered(k, at, lambda p: xupc.all_gather_all(p, p, n))
             scattered(k, at, lambda p: xupc.all_scatter(p, p + 0, n, xupc.IN_PLACE))
-        assert not native or len(full) <= 3 + len(places), full  # 3, and one barrier
+        assert len(full) == 3, full
     forgotten()
     for shift in (0, 5, 0, 9):  # another pair of places is no call in place
         call = partial(xupc.all_gather_all, A + 64, A + 64 + shift, n)
@@ -174,14 +175,13 @@ def reductions() -> None:
             xupc.all_reduce_scatter(B + to + phase, A + at + phase, xupc.ADD, 1)
             assert B.local[local + phase] == parts[:, at // T + phase + me].sum(), k
             xupc.barrier()
-        calls = [name for name in full if name != "barrier"]
-        assert not native or len(calls) <= 6, calls
+        assert len(full) == 6, full
     with checked_in_full() as full:  # with another phase it is another call
         for at in (0, 1, row + 1, 2 * row + 1):
             xupc.all_reduce(total, A + at, xupc.ADD, row)
             assert total[0] == whole[at : at + row].sum(), at
             xupc.barrier()
-        assert not native or full.count("all_reduce") == 2, full
+        assert len(full) == 2, full
     for array in (A, B, total):
         xupc.all_free(array)
 
@@ -234,7 +234,7 @@ def differences(usable: Usable) -> None:
     """Other offsets on one thread are found, and named with the call that had them."""
     A, B = (xupc.all_alloc(T * ROOM, "u1", ROOM) for _ in range(2))
     apart = xupc.IN_NOSYNC | xupc.OUT_NOSYNC
-    for odd in range(T if T > 1 else 0):
+    for odd in {0, T - 1} if T > 1 else ():
         for at in range(0, 64, 8):
             xupc.all_broadcast(B + at, A + at, 8)
         at = 72 + 16 * odd
@@ -270,7 +270,7 @@ def leftovers() -> None:
         for k in range(several):
             xupc.all_broadcast(A + k % 4001, B + k % 4003, 8, flags)
         xupc.all_broadcast(p, q, 8)
-        assert not native or not full, full
+        assert not full, full
     gc.collect()
     assert sys.getallocatedblocks() - before < 500, sys.getallocatedblocks() - before
     for array in (A, B):

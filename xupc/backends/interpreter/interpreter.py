@@ -453,6 +453,8 @@ _RUN: Final[Mapping[type[Step], Callable[[Instance, Never], bool] | None]] = by_
 class CachedCall:
     """The same interface as the native call cache, without the cache."""
 
+    phased = False
+
     def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.slow(args, kwargs)
 
