@@ -56,3 +56,19 @@ def test_an_earlier_error_of_an_argument_is_told() -> None:
     assert said == (
         "barrier: an earlier call failed: thread 1: all_gather: nbytes: expected at least 1, got 0"
     )
+
+
+@pytest.mark.parametrize(
+    ("roots", "words"),
+    [
+        ([8, 16], "thread 1: 16; thread 0: 8"),
+        ([8, 16, 16, 8], "threads 1-2: 16; threads 0, 3: 8"),
+        ([8, 16, 8], "thread 1: 16; the other threads (0, 2): 8"),
+        ([8, 16, 8, 4], "thread 3: 4; thread 1: 16; the other threads (0, 2): 8"),
+    ],
+)
+def test_equally_large_groups_are_both_named(roots: list[int], words: str) -> None:
+    records = [CallRecord("all_broadcast", [("root", str(root))]) for root in roots]
+    found = compare(records, range(len(roots)))
+    assert found is not None
+    assert f"root differs: {words}" in found["text"]
