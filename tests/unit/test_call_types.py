@@ -66,7 +66,7 @@ def test_mypy_accepts_right_calls_and_refuses_wrong_ones() -> None:
         (xupc.all_gather, {"plan"}), (xupc.allav_gather, {"plan"}), (xupc.barrier, set()),
         (xupc.allav_gather_v, {"plan"}), (xupc.all_gather_v, {"plan"}),
         (xupc.all_reduce, {"plan"}), (xupc.allav_permute, {"plan"}),
-        (xupc, {*xupc.__all__, *({"Comm"} & vars(xupc).keys())}),
+        (xupc, {*xupc.__all__}),
         (
             object.__new__(xupc.Team),
             {"barrier", "cartesian", "free", "level", "level_roots", "levels", "neighbours",
@@ -87,5 +87,6 @@ def test_mypy_accepts_right_calls_and_refuses_wrong_ones() -> None:
     ],
 )  # fmt: skip
 def test_dir_shows_public_names_alone(x: Any, names: set[str]) -> None:
-    """And Python's own, with two underscores."""
-    assert {name for name in dir(x) if not name.startswith("__")} == names
+    """And Python's own, with two underscores; `xupc.Comm` once a program has used it."""
+    shown = {name for name in dir(x) if not name.startswith("__")}
+    assert shown == names | ({"Comm"} & vars(xupc).keys() if x is xupc else set())

@@ -68,6 +68,7 @@ def test_what_slows_a_whole_launch_is_seen_in_the_peer() -> None:
     """Launches that differ by 10%, all candidates of a cell together."""
     comparison = _only(compare(*_pair(5, slower=1.10, between=0.10)))
     assert comparison.relative == "mpi4py"
+    assert comparison.terms == "at equal times of mpi4py"
     assert len(comparison.of(REGRESSION)) == 6
     for what in ("mpi", "mpi4py", "transport", "thread level", "binding"):
         old, new = _pair(5, slower=1.10, between=0.10)

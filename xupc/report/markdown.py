@@ -58,7 +58,7 @@ def _job(content: Content) -> Iterator[str]:
         yield "### Which flag\n"
         yield _advice(content.advice)
     if content.winners is not None:
-        yield "### Who wins where\n"
+        yield "### Fastest of each call\n"
         yield _matrix(content.winners)
     if content.findings.standings:
         yield "### Times\n"

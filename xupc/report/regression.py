@@ -134,6 +134,11 @@ class Comparison:
     changes: list[Change]
     missing: list[str]
 
+    @property
+    def terms(self) -> str:
+        """Return in words what the ratios are adjusted for; empty if they are plain."""
+        return f"at equal times of {self.relative}" if self.relative else ""
+
     def of(self, verdict: str) -> list[Change]:
         """Return the changes with a verdict."""
         return [change for change in self.changes if change.verdict == verdict]

@@ -37,14 +37,14 @@ class Regressions:
     new: str
     summary: list[str]
     tables: list[Matrix]
-    found: list[tuple[str, Change]]
+    found: list[tuple[Comparison, Change]]
     comparable: bool
 
 
 def regressions(old: Result, new: Result, names: tuple[str, str], tolerance: float) -> Regressions:
     """Compare the second result with the first."""
     comparisons = compare(old, new, tolerance)
-    found = [(c.shape, change) for c in comparisons for change in c.of(REGRESSION)]
+    found = [(c, change) for c in comparisons for change in c.of(REGRESSION)]
     found.sort(key=lambda pair: -(pair[1].ratio.value if pair[1].ratio else 0.0))
     summary = [_outcome(c, tolerance) for c in comparisons]
     if not comparisons:
@@ -87,7 +87,7 @@ def _outcome(comparison: Comparison, tolerance: float) -> str:
     if any(comparison.disturbed):
         how += f" ({sum(comparison.disturbed)} left out: other processes took part of the cores)"
     if comparison.relative:
-        how += f", at equal times of {comparison.relative} in the same launch"
+        how += f", {comparison.terms} in the same launch"
     said = (
         f"{comparison.shape}: {how}. Of {formatting.count(len(comparison.changes), 'comparison')} "
         f"{count[REGRESSION]} got slower by more than {tolerance:.0%}, {count[BETTER]} faster by "
@@ -119,7 +119,8 @@ def _changes(comparison: Comparison) -> Matrix:
         row = rows.setdefault(f"{change.cell.title}, {change.candidate}", {})
         row[change.cell.nbytes] = _change(change)
     caption = (
-        f"{comparison.shape}: time now / time before, and the interval of each alone. "
+        f"{comparison.shape}: time now / time before{', ' * bool(comparison.relative)}"
+        f"{comparison.terms}, and the interval of each alone. "
         "▼ REGRESSION: slower beyond the tolerance, with a false discovery rate of 5% over all "
         "cells. ▲: faster by as much. =: within the tolerance. ~: unclear. ?: not resolvable."
     )
@@ -134,4 +135,5 @@ def _change(change: Change) -> Entry:
     r, mark = change.ratio, MARKS[change.verdict]
     if r is None or not math.isfinite(r.value):
         return Entry(mark, "", "", class_)
-    return Entry(f"{r.value:.2f} {mark}", r.interval(" to "), "", class_)
+    sign, _, word = mark.partition(" ")
+    return Entry(f"{r.value:.2f} {sign}", r.interval(" to "), word, class_)
