@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import emulated
 import in_turn
 
 BLOCKS, WARM = 15, 4
@@ -137,13 +138,15 @@ def main() -> None:
     parser.add_argument("--tuned", default="")
     chosen = parser.parse_args()
     if chosen.hosts:
-        with in_turn.emulated(chosen.hosts, "allcalls") as cluster:
+        with emulated.cluster("allcalls", chosen.hosts) as cluster:
             report(measured(chosen, cluster))
     else:
         report(measured(chosen))
 
 
-def measured(chosen: argparse.Namespace, cluster: str = "") -> dict[str, dict[str, list[float]]]:
+def measured(
+    chosen: argparse.Namespace, cluster: emulated.Cluster | None = None
+) -> dict[str, dict[str, list[float]]]:
     """Return the seconds of each call, of both sides, by launch."""
     options = ["-n", str(chosen.n), *(["--nodes", chosen.nodes] if chosen.nodes else [])]
     folders = in_turn.sides(chosen.before)

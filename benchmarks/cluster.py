@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import argparse
 import math
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+import emulated
 import tables
 
 from xupc.bench.results import Cell, Job, Result
 from xupc.report import formatting
 
 HERE = Path(__file__).resolve().parent
-SCRIPT = HERE.parent / "scripts" / "cluster"
 SIZES = "8,1K,64K,1M,8M"
 ALGORITHMS = "MULTICORE", "PULL", "PUSH"
 BURST = 32 << 10  # of the shaper in scripts/cluster
@@ -155,12 +154,9 @@ def document(results: dict[str, Result], args: argparse.Namespace) -> str:
 # ---- running -----------------------------------------------------------------------------------
 
 
-def script(*words: str) -> int:
-    """Run scripts/cluster and return its exit status."""
-    return subprocess.run([sys.executable, str(SCRIPT), *words], check=False).returncode
-
-
-def measure(args: argparse.Namespace, python: str, folder: Path, name: str) -> Result | None:
+def measure(
+    args: argparse.Namespace, cluster: emulated.Cluster, python: str, folder: Path, name: str
+) -> Result | None:
     """Launch with one MPI and return all launches as one result; None if none left a result."""
     whole: Result | None = None
     for number in range(1, args.launches + 1):
@@ -170,11 +166,11 @@ def measure(args: argparse.Namespace, python: str, folder: Path, name: str) -> R
                  "--flags", args.flags, "--budget", f"{args.seconds:.0f}s", "--json", str(out),
                  "--seed", str(number)]
         began = time.monotonic()
-        status = script(
-            "run", "--name", args.name, "-n", str(args.nodes * args.ppn), "--python", python,
-            "--timeout", f"{6 * args.seconds + 120:.0f}", "--env", "XUPC_TIMEOUT=120",
-            "--", python, "-m", "xupc", "bench", *words)
-        print(f"{name} launch {number}: exit status {status} after "
+        done = cluster.run(
+            ["-n", str(args.nodes * args.ppn)], ["-m", "xupc", "bench", *words], python=python,
+            seconds=6 * args.seconds + 120, environment={"XUPC_TIMEOUT": "120"}, captured=False,
+        )  # fmt: skip
+        print(f"{name} launch {number}: exit status {done.returncode} after "
               f"{time.monotonic() - began:.0f} s", file=sys.stderr)
         if out.exists():
             found = Result.load(out)
@@ -232,15 +228,11 @@ def main() -> int:
     if args.merge:
         results = {p.name.partition(".")[0]: Result.load(p) for p in sorted(folder.glob("*.gz"))}
     else:
-        try:
-            if script("up", "--name", args.name, "--nodes", str(args.nodes), "--rate", args.rate):
-                return 1
+        with emulated.cluster(args.name, args.nodes, "--rate", args.rate) as cluster:
             for mpi, python in pythons.items():
-                found = measure(args, python, folder, mpi)
+                found = measure(args, cluster, python, folder, mpi)
                 if found is not None:
                     results[mpi] = found
-        finally:
-            script("down", "--name", args.name)
     if not results:
         return 1
     text = document(results, args)

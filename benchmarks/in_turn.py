@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["HERE", "emulated", "figures", "sides", "turns"]
+from emulated import Cluster
+
+__all__ = ["HERE", "figures", "sides", "turns"]
 
 HERE = Path(__file__).resolve().parent.parent
-CLUSTER = sys.executable, str(HERE / "scripts" / "cluster")
 SECONDS = 120  # of a job
 
 
@@ -29,36 +29,23 @@ def turns(folders: Mapping[str, Path], launches: int, first: int = 0) -> Iterato
             yield number, side
 
 
-@contextmanager
-def emulated(nodes: int, name: str) -> Iterator[str]:
-    """Make an emulated cluster of so many nodes (Linux, root) and remove it at the end."""
-    subprocess.run([*CLUSTER, "up", "--name", name, "--nodes", str(nodes)], check=True,
-                   stdout=sys.stderr)  # fmt: skip
-    try:
-        yield name
-    finally:
-        subprocess.run([*CLUSTER, "down", "--name", name], check=True, stdout=sys.stderr)
-
-
 def figures(
-    folder: Path, job: Sequence[str], options: Sequence[str], cluster: str = "", **environment: str
-) -> dict[str, float]:
+    folder: Path, job: Sequence[str], options: Sequence[str], cluster: Cluster | None = None,
+    **environment: str,
+) -> dict[str, float]:  # fmt: skip
     """Run a job with the sources in `folder`; return its figures by name.
 
     `job` is a program and its arguments. Thread 0 prints ``["name", figure]`` in a line for each.
-    `options` are those of `xupc run`, or of `scripts/cluster run` on an emulated `cluster`.
+    `options` are those of `xupc run`, or of `scripts/cluster run` on an emulated cluster.
     """
     environment["PYTHONPATH"] = str(folder)
-    if cluster:
-        variables = [word for pair in environment.items() for word in ("--env", "=".join(pair))]
-        command = [
-            *CLUSTER, "run", "--name", cluster, "--python", sys.executable,
-            "--timeout", str(SECONDS - 10), *options, *variables, "--", sys.executable, *job,
-        ]  # fmt: skip
+    if cluster is not None:
+        done = cluster.run(options, job, seconds=SECONDS - 10, environment=environment)
+        done.check_returncode()
     else:
-        command = [sys.executable, "-m", "xupc", "run", *options, *job]
-    done = subprocess.run(
-        command, env=os.environ | environment, cwd="/", check=True, stdout=subprocess.PIPE,
-        text=True, timeout=SECONDS,
-    )  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "xupc", "run", *options, *job],
+            env=os.environ | environment, cwd="/", check=True, stdout=subprocess.PIPE, text=True,
+            timeout=SECONDS,
+        )  # fmt: skip
     return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))

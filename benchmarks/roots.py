@@ -16,19 +16,20 @@ import argparse
 import json
 import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import emulated
 import numpy as np
+from emulated import Cluster
 
 HERE = Path(__file__).resolve().parent
-SCRIPT = HERE.parent / "scripts" / "cluster"
 PAYLOAD = 1448 / 1514  # of an Ethernet frame with TCP's timestamps, as the shaper counts
 SIZES = (1 << 20, 8 << 20)
 ROUNDS, WARM = 5, 1
@@ -128,29 +129,22 @@ def job(sizes: list[int], ppn: int) -> None:
 
 
 # ---- around the jobs -----------------------------------------------------------------------------
-def cluster(*words: str) -> str:
-    """Run scripts/cluster and return what it prints."""
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], check=False, text=True,
-                          stdout=subprocess.PIPE)
-    return done.stdout if done.returncode == 0 else ""
-
-
-def launch(args: argparse.Namespace, mpi: str, table: str, links: int) -> Iterator[list[Any]]:
-    """Run one job; yield what it measured."""
-    python = getattr(args, mpi)
-    environment = [f"PYTHONPATH={HERE.parent}", "XUPC_TIMEOUT=100"]
-    path = Path(f"/dev/shm/{args.name}-{mpi}.toml")
+def launch(
+    args: argparse.Namespace, mpi: str, table: str, cluster: Cluster
+) -> Iterator[list[Any]]:
+    """Run one job; yield what it measured, nothing if it failed."""
+    environment = {"PYTHONPATH": str(HERE.parent), "XUPC_TIMEOUT": "100"}
+    path = HERE / f".{args.name}-{mpi}.toml"
     if table == "long":
-        path = HERE / f".{args.name}-{mpi}.toml"
         path.write_text(LONG.format(mpi, LONG_BYTES))
-        environment.append(f"XUPC_TUNING={path}")
-    words = [word for pair in environment for word in ("--env", pair)]
-    out = cluster(
-        "run", "--name", f"{args.name}{links}", "-n", str(args.nodes * args.ppn), "--python",
-        python, "--own-links", "--timeout", "110", *words, "--", python, __file__, "--ppn",
-        str(args.ppn), "--job", ",".join(map(str, args.sizes)))
+        environment["XUPC_TUNING"] = str(path)
+    done = cluster.run(
+        ["-n", str(args.nodes * args.ppn), "--own-links"],
+        [__file__, "--ppn", str(args.ppn), "--job", ",".join(map(str, args.sizes))],
+        python=getattr(args, mpi), seconds=110, environment=environment,
+    )  # fmt: skip
     path.unlink(missing_ok=True)
-    for line in out.splitlines():
+    for line in done.stdout.splitlines() if done.returncode == 0 else ():
         if line.startswith("["):
             yield json.loads(line)
 
@@ -261,18 +255,18 @@ def main() -> int:
     kinds = [(mpi, table, links) for mpi in ("mpich", "openmpi") if getattr(args, mpi)
              for table in TABLES for links in args.links]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the clusters go down then, too
-    try:
-        for links in args.links if kinds else ():
-            cluster("up", "--name", f"{args.name}{links}", "--nodes", str(args.nodes), "--rate",
-                    args.rate, "--links", str(links))
+    with ExitStack() as stack:
+        clusters = {
+            links: stack.enter_context(emulated.cluster(
+                f"{args.name}{links}", args.nodes, "--rate", args.rate, "--links", str(links)))
+            for links in (args.links if kinds else ())
+        }  # fmt: skip
         for number in range(args.launches):
             for mpi, table, links in kinds[:: 1 if number % 2 else -1]:
-                lines += [[mpi, table, links, *line] for line in launch(args, mpi, table, links)]
+                found = launch(args, mpi, table, clusters[links])
+                lines += [[mpi, table, links, *line] for line in found]
                 kept.write_text("[" + ",\n".join(map(json.dumps, lines)) + "]\n")
                 print(f"launch {number}: {mpi} {table} {links}", file=sys.stderr, flush=True)
-    finally:
-        for links in args.links if kinds else ():
-            cluster("down", "--name", f"{args.name}{links}")
     if not lines:
         return 1
     text = document(args, lines)
