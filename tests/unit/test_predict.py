@@ -1,4 +1,4 @@
-"""Prices of calls: times computed by hand, counts by formulas, and larger shapes from smaller."""
+"""Prices of calls: times computed by hand, and counts by formulas."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from xupc.bench.results import Result as BenchResult
 from xupc.cli.progress import Progress
 from xupc.plan.plan import Plan
 from xupc.plan.steps import BlockRef, Copy
-from xupc.predict import calibration, machine_file, scaling
+from xupc.predict import calibration, machine_file
 from xupc.predict.candidates import Question, candidates, chosen
 from xupc.predict.compared import beside, calls_of
-from xupc.predict.price import bound_of, gains, price, programs_of, steps_of, traffic
-from xupc.predict.scaling import EXACT, Measured, Shape, TooLarge, predict
+from xupc.predict.price import bound_of, gains, price, programs_of, traffic
+from xupc.predict.scaling import EXACT, Shape
 from xupc.report.plans import call_of
 from xupc.topology.tree import Tree
 from xupc.tuning.selection import Place, registered_name
@@ -197,6 +197,19 @@ def test_progress_names_each_variant() -> None:
     assert [done for done, _ in shown] == [k / len(found) for k in range(len(found))]
 
 
+@pytest.mark.parametrize(("seconds", "lines"), [(1.9, 0), (2.1, 1), (12.1, 2)])
+def test_a_log_has_a_line_after_two_seconds_and_then_now_and_again(
+    seconds: float, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, *(t for t in (2.05, 12.08, 99.0) if t < seconds), seconds])
+    now = [0.0]
+    monkeypatch.setattr("xupc.cli.progress.time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Progress("xupc predict", after=2.0) as progress:
+        for now[0] in times:
+            progress.show(0.5, "1 MiB, multicore:chain on 16x2")
+    assert capsys.readouterr().err.count("multicore:chain on 16x2: 50%") == lines
+
+
 @pytest.mark.parametrize(("seconds", "bar"), [(1.9, False), (2.1, True)])
 def test_a_bar_appears_on_a_terminal_after_two_seconds(
     seconds: float, bar: bool, monkeypatch: pytest.MonkeyPatch
@@ -217,70 +230,6 @@ def test_the_chosen_variant_is_the_table_s() -> None:
     assert chosen(asked, built_in()) in {each.name for each in found}
     assert found[0].gains is not None
     assert 0 <= max(found[0].gains.values()) <= 0.5 + 1e-9  # half of one cost saves half at most
-
-
-# --- larger shapes ------------------------------------------------------------------------------
-
-
-def measured(formula: Any) -> Any:
-    return lambda shape: Measured(float(formula(*shape)), shape[0] * shape[1])
-
-
-@pytest.mark.parametrize(
-    ("formula", "tolerance"),
-    [
-        (lambda n, t: 500 + 90 * math.ceil(math.log2(n)) + 7 * t, 1e-6),
-        (lambda n, t: 100 + 30 * n + 2 * t * t, 1e-6),
-        (lambda n, t: 3 * n * t * t, 1e-6),
-        (lambda n, t: 40 * math.ceil(math.log2(n)) * t, 1e-6),
-    ],
-)
-def test_sums_and_products_are_found(formula: Any, tolerance: float) -> None:
-    found = predict((10_000, 128), measured(formula))
-    assert found.time == pytest.approx(formula(10_000, 128), rel=tolerance)
-    assert found.error < 1e-6
-
-
-def test_small_shapes_are_not_predicted() -> None:
-    found = predict((EXACT // 4, 4), measured(lambda n, t: n * n * t))
-    assert (found.time, found.error, found.how) == (EXACT // 4 * EXACT, 0.0, "")
-
-
-def test_an_odd_growth_shows_as_an_error() -> None:
-    found = predict((10_000, 128), measured(lambda n, t: n * n + t))
-    assert found.error > 0.3
-
-
-def test_long_plans_are_left_out() -> None:
-    asked: list[Shape] = []
-
-    def measure(shape: Shape) -> Measured:
-        asked.append(shape)
-        return Measured(100.0 * shape[0], shape[0] ** 3)
-
-    found = predict((10_000, 4), measure)
-    assert found.time == pytest.approx(1e6, rel=0.01)
-    assert max(n for n, _ in asked) <= 64  # 32 ** 3 steps are the most that are doubled
-    with pytest.raises(TooLarge):
-        predict((10_000, 128), lambda shape: Measured(1.0, 1 << 20))
-
-
-@pytest.mark.parametrize("name", ["multicore:binomial", "multicore:chain", "multicore:star"])
-def test_a_predicted_broadcast_is_that_of_its_plans(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """512 threads predicted from at most 128 are as if their plans ran."""
-    variant, rates = variant_of("all_broadcast", name), DEFAULT.rates()
-
-    def measure(shape: Shape) -> Measured:
-        programs = programs_of(variant, call_on(shape, "all_broadcast", 64))
-        return Measured(run(programs, rates).end, steps_of(programs))
-
-    exact = predict((64, 8), measure)
-    monkeypatch.setattr(scaling, "EXACT", 128)
-    found = predict((64, 8), measure)
-    assert exact.how == "" != found.how
-    assert found.time == pytest.approx(exact.time, rel=0.02)
 
 
 # --- files of machines --------------------------------------------------------------------------
@@ -397,7 +346,7 @@ def test_the_command_prints_all_variants() -> None:
 
 def test_the_command_prints_json() -> None:
     found = xupc("predict", "all_exchange", "--nodes", "4x2", "--size", "64", "--json")
-    (call,) = json.loads(found.output)
+    (call,) = json.loads(found.stdout)
     names = [each["name"] for each in call["candidates"]]
     assert call["chosen by the table"] in names
     assert all(each["low"] <= each["time"] <= each["high"] for each in call["candidates"])
@@ -422,7 +371,7 @@ def test_the_size_as_an_argument(command: list[str], name: str) -> None:
     word = xupc(*command, name, "64K", "--nodes", "2x2")
     option = xupc(*command, "--nodes", "2x2", "--size", "64K", name)
     assert word.exit_code == 0, word.output
-    assert word.output == option.output
+    assert word.stdout == option.stdout
     assert "64 KiB" in word.output or "65536" in word.output
 
 

@@ -188,7 +188,7 @@ def test_the_command_prints_a_program(tmp_path: Path) -> None:
     words = " ".join(done.output.split())
     assert "4 threads on 2 nodes, 8.5 ms measured on nodes 64x4, machine lumi-c" in words
     assert "as measured, since it has no plan: split" in words
-    data = json.loads(xupc("predict", path, "--nodes", "64x4", "--json").output)
+    data = json.loads(xupc("predict", path, "--nodes", "64x4", "--json").stdout)
     assert data["computing"] == 4.5 * MS
 
 

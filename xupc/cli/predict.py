@@ -36,7 +36,7 @@ from .common import (
 )
 from .predict_page import check_page, names_of, write_page
 from .predict_program import is_trace, of_program
-from .progress import Progress
+from .progress import PATIENCE, Progress
 
 __all__ = [
     "family_option", "lines_of", "machine_option", "notes", "predict_command", "priced_or_refused",
@@ -44,7 +44,6 @@ __all__ = [
 ]  # fmt: skip
 
 _WORTH = 0.01  # a smaller gain is not printed
-_PATIENCE = 2.0  # seconds without a bar on a terminal
 _HEAD = ["variant", "time", "range", "bound by", "busiest node", "messages"]
 
 
@@ -219,7 +218,7 @@ def priced_or_refused(
         A collective takes lists.
     """
     found: list[list[Candidate]] = []
-    with Progress(command, after=_PATIENCE) as progress:
+    with Progress(command, after=PATIENCE) as progress:
 
         def show(done: float, name: str) -> None:
             size = formatting.size(questions[len(found)].nbytes)
@@ -268,7 +267,7 @@ def _row(each: Candidate, choice: str, source: str) -> list[str]:
         each.name, formatting.time(each.time),
         f"{formatting.time(each.low)} - {formatting.time(each.high)}",
         f"{found.bound} {found.share:.0%}",
-        formatting.size(found.traffic.busiest), str(found.traffic.messages) + mark,
+        formatting.size(each.traffic.busiest), str(each.traffic.messages) + mark,
     ]  # fmt: skip
 
 

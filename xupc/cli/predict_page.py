@@ -17,7 +17,7 @@ from xupc.topology.node_spec import parse_nodes
 from xupc.tuning.selection import Table
 
 from .common import EnvironmentProblem, check_writable, refuse_existing
-from .progress import Progress
+from .progress import PATIENCE, Progress
 
 __all__ = ["check_page", "names_of", "write_page"]
 
@@ -47,7 +47,7 @@ def write_page(
 ) -> None:  # fmt: skip
     """Write the page of a call on nodes of `each` threads, with the first of these variants."""
     chosen = list(dict.fromkeys(names))[:_MOST]
-    with Progress("xupc predict") as progress:
+    with Progress("xupc predict", after=PATIENCE) as progress:
         found = curves(questions, chosen, each, machine, table, progress.show)
     first = questions[0]
     page = render(first.collective, f"{first.nodes}", machine, found)

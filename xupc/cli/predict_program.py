@@ -19,6 +19,7 @@ from xupc.report import formatting
 from xupc.tuning.selection import Table
 
 from .common import plain
+from .progress import PATIENCE, Progress
 
 __all__ = ["is_trace", "loaded", "of_program"]
 
@@ -48,7 +49,8 @@ def of_program(
     """Return the output of a trace, as text or as JSON."""
     trace = loaded(text)
     try:
-        found = program_time(trace, question, machine, table, factor)
+        with Progress("xupc predict", after=PATIENCE) as progress:
+            found = program_time(trace, question, machine, table, factor, progress.show)
     except ValueError as error:
         raise click.UsageError(f"{text}: {error}") from None
     if as_json:

@@ -9,15 +9,17 @@ from typing import Any
 
 import click
 
-__all__ = ["Progress"]
+__all__ = ["PATIENCE", "Progress"]
 
+PATIENCE = 2.0
+"""Seconds of a computation without a word about its progress."""
 _EVERY = 10.0  # seconds between two lines in a log
 
 
 class Progress:
     """Show a bar with the time left on a terminal, or a line now and then in a log.
 
-    `after`: the bar appears after so many seconds, so short work has none.
+    `after`: the bar or the first line appears after so many seconds, so short work has none.
     """
 
     def __init__(self, command: str = "xupc bench", after: float = 0.0) -> None:
@@ -26,7 +28,8 @@ class Progress:
         self._stack = ExitStack()
         self._bar: Any = None
         self._done = 0.0
-        self._began = self._said = time.monotonic()
+        self._began = time.monotonic()
+        self._next = self._began + (after or _EVERY)  # when a line is due in a log
 
     def __enter__(self) -> Progress:
         if not self._after:
@@ -54,8 +57,8 @@ class Progress:
             self._done = done
             return
         now = time.monotonic()
-        if now - self._said > _EVERY:
-            self._said = now
+        if now > self._next:
+            self._next = now + _EVERY
             text = f"{self._command}: {what}: {done:.0%}"
             if done > 0:
                 text += f", about {_words((now - self._began) * (1 - done) / done)} left"

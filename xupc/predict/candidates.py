@@ -1,14 +1,15 @@
 """Price each variant of a collective on a machine, and find the one of the selection table.
 
-Up to 512 threads (`scaling.EXACT`) the plans of all threads run on the clock. For more, plans of
-smaller shapes do, and `scaling.predict` follows the price on the shape asked for from them.
+Up to 512 threads (`scaling.EXACT`) the plans of all threads run on the clock. For more, or for very
+long plans, those of smaller shapes do; from these `scaling.predict` follows the price on the shape
+asked for.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -23,8 +24,17 @@ from ..topology.node_spec import node_tree
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Rule, Table, registered_name
 from .machine_file import Machine
-from .price import Price, gains, price, price_of, programs_of, steps_of
-from .scaling import EXACT, Measured, Shape, TooLarge, predict
+from .price import (
+    Price,
+    Traffic,
+    gains,
+    price,
+    price_of,
+    programs_of,
+    traffic,
+    work_of,
+)
+from .scaling import EXACT, LONGEST, Measured, Shape, TooLarge, predict
 
 __all__ = [
     "Candidate", "Known", "Question", "candidates", "choice_of", "chosen", "priced", "variants_of",
@@ -65,11 +75,13 @@ class Candidate:
     Attributes
     ----------
     price
-        The price on the largest shape whose plans ran.
+        The price on a shape whose plans ran: that asked for, or the largest one with short plans.
     shape
         That shape: (nodes, threads of the largest node).
     time, low, high
         The time on the shape asked for and its range, in ns.
+    traffic
+        What the call sends between nodes on the shape asked for.
     how
         How these follow from smaller shapes; "" if the plans of all threads ran.
     missing
@@ -85,13 +97,15 @@ class Candidate:
     time: float = float("inf")
     low: float = 0.0
     high: float = float("inf")
+    traffic: Traffic = Traffic(0, 0)
     how: str = ""
     missing: str = ""
     gains: Mapping[str, float] | None = None
 
 
-Known = dict[tuple[object, ...], Measured | Price]
-"""Prices by the call, the variant and the shape."""
+Known = dict[tuple[object, ...], int | Measured | Price]
+"""Prices, and the work of finding them, by the call, the variant and the shape."""
+_Known = TypeVar("_Known", int, Measured, Price)
 
 
 class _Shapes:
@@ -108,6 +122,7 @@ class _Shapes:
         )
         self.tuning = table.tuning(self.place)
         self.call = self._call(tree)
+        self._smaller: dict[Shape, CallFacts] = {}
 
     def _call(self, tree: Tree) -> CallFacts:
         q = self.question
@@ -117,9 +132,11 @@ class _Shapes:
         """Return the call on a smaller shape."""
         if shape == self.shape:
             return self.call
-        nodes, threads = shape
-        labels = np.repeat(np.arange(nodes, dtype=np.int32), threads)
-        return self._call(Tree(labels))
+        if shape not in self._smaller:
+            nodes, threads = shape
+            labels = np.repeat(np.arange(nodes, dtype=np.int32), threads)
+            self._smaller[shape] = self._call(Tree(labels))
+        return self._smaller[shape]
 
 
 def candidates(
@@ -131,7 +148,8 @@ def candidates(
     Parameters
     ----------
     progress
-        It gets the share that is done, and the variant that is next.
+        It gets the share that is done, and the variant that is next, with each smaller shape
+        whose plans run.
 
     Raises
     ------
@@ -142,8 +160,13 @@ def candidates(
     variants = {variant.name: variant for variant, _ in _possible(shapes)}
     found: list[Candidate] = []
     for name, variant in variants.items():
-        progress(len(found) / len(variants), name)
-        found.append(_candidate(variant, shapes, machine))
+        progress(done := len(found) / len(variants), name)
+
+        def show(shape: Shape, done: float = done, name: str = name) -> None:
+            if shape != shapes.shape:
+                progress(done, f"{name} on {shape[0]}x{shape[1]}")
+
+        found.append(_candidate(variant, shapes, machine, progress=show))
     found.sort(key=lambda each: (each.time, each.name))
     best = found[0] if found else None
     if best is not None and best.price is not None:
@@ -187,56 +210,86 @@ def priced(
 
 
 def _candidate(
-    variant: Variant, shapes: _Shapes, machine: Machine, known: Known | None = None
-) -> Candidate:
-    known = {} if known is None else known
-    key = variant.collective, variant.name, shapes.question.nbytes, *sorted(shapes.tuning.items())
-
-    if shapes.call.size <= EXACT:
-        exact = known.get((key, shapes.shape, "price")) if shapes.even else None
-        if not isinstance(exact, Price):
-            exact = price(variant, shapes.call, machine)
-            if shapes.even:
-                known[key, shapes.shape, "price"] = exact
-        return Candidate(variant.name, exact, shapes.shape, exact.time, exact.low, exact.high)
+    variant: Variant, shapes: _Shapes, machine: Machine, known: Known | None = None,
+    progress: Callable[[Shape], None] = lambda shape: None,
+) -> Candidate:  # fmt: skip
+    """Return a variant with its price; `progress` gets each shape whose plans are about to run."""
     if not shapes.even:
-        return Candidate(variant.name, missing=f"uneven nodes: at most {EXACT} threads")
-    rates = machine.rates()
-    kept: dict[Shape, Prepared] = {}  # of the shape with the most threads so far
-
-    def prepared(shape: Shape) -> Prepared:
-        if shape in kept:
-            return kept[shape]
-        call = shapes.at(shape)
-        if not variant.can_run(call):
-            raise TooLarge(f"cannot run on {shape[0]} nodes of {shape[1]} threads")
-        made = Prepared(programs_of(variant, call))
-        if all(math.prod(shape) >= math.prod(other) for other in kept):
-            kept.clear()
-            kept[shape] = made
-        return made
-
-    def measure(shape: Shape) -> Measured:
-        found = known.get((key, shape))
-        if not isinstance(found, Measured):
-            call = prepared(shape)
-            found = known[key, shape] = Measured(call.end(rates), steps_of(call.programs))
-        return found
-
+        if shapes.call.size > EXACT:
+            return Candidate(variant.name, missing=f"uneven nodes: at most {EXACT} threads")
+        exact = price(variant, shapes.call, machine)
+        return Candidate(
+            variant.name, exact, shapes.shape, exact.time, exact.low, exact.high, exact.traffic
+        )
+    pricing = _Pricing(variant, shapes, machine, {} if known is None else known, progress)
     try:
-        found = predict(shapes.shape, measure)
+        found = predict(shapes.shape, pricing.measure, pricing.work)
     except (TooLarge, Unplanned) as reason:
         return Candidate(variant.name, missing=str(reason))
-    largest = known.get((key, found.largest, "price"))
-    if not isinstance(largest, Price):
-        time = measure(found.largest).time
-        largest = price_of(variant.name, prepared(found.largest), machine, time)
-        known[key, found.largest, "price"] = largest
-    low, high = largest.low / largest.time, largest.high / largest.time
+    sample = pricing.price(found.sample)
+    low, high = sample.low, sample.high
+    if found.how:
+        factor = found.time / sample.time if sample.time else 1.0
+        low *= factor / (1 + found.error)
+        high *= factor * (1 + found.error)
     return Candidate(
-        variant.name, largest, found.largest, found.time,
-        found.time * low / (1 + found.error), found.time * high * (1 + found.error), found.how,
+        variant.name, sample, found.sample, found.time, low, high,
+        Traffic(found.messages, found.busiest), found.how,
     )  # fmt: skip
+
+
+class _Pricing:
+    """The prices of a variant on the shapes of a call, each of which is found once."""
+
+    def __init__(
+        self, variant: Variant, shapes: _Shapes, machine: Machine, known: Known,
+        progress: Callable[[Shape], None],
+    ) -> None:  # fmt: skip
+        self.variant = variant
+        self.shapes = shapes
+        self.machine = machine
+        self.known = known
+        self.progress = progress
+        sizes = sorted(shapes.tuning.items())
+        self.key = variant.collective, variant.name, shapes.question.nbytes, *sizes
+        self._made: tuple[Shape, Prepared] | None = None  # the last one
+
+    def _find(self, what: str, shape: Shape, find: Callable[[], _Known]) -> _Known:
+        key = (self.key, shape, what)
+        if key not in self.known:
+            self.known[key] = find()
+        return cast("_Known", self.known[key])
+
+    def work(self, shape: Shape) -> int:
+        """Estimate the work on a shape; TooLarge if the variant cannot run there."""
+        call = self.shapes.at(shape)
+        if not self.variant.can_run(call):
+            raise TooLarge("cannot run on {} nodes of {} threads".format(*shape))
+        return self._find("work", shape, lambda: work_of(self.variant, call, LONGEST))
+
+    def measure(self, shape: Shape) -> Measured:
+        """Return the time and the traffic on a shape."""
+
+        def found() -> Measured:
+            self.progress(shape)
+            call = self._prepared(shape)
+            sent = traffic(call.programs)
+            return Measured(call.end(self.machine.rates()), sent.messages, sent.busiest)
+
+        return self._find("time", shape, found)
+
+    def price(self, shape: Shape) -> Price:
+        """Return the price on a shape."""
+        time = self.measure(shape).time
+        return self._find(
+            "price", shape,
+            lambda: price_of(self.variant.name, self._prepared(shape), self.machine, time),
+        )  # fmt: skip
+
+    def _prepared(self, shape: Shape) -> Prepared:
+        if self._made is None or self._made[0] != shape:
+            self._made = shape, Prepared(programs_of(self.variant, self.shapes.at(shape)))
+        return self._made[1]
 
 
 def chosen(question: Question, table: Table) -> str:

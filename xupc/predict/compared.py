@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..backends.simulator.errors import ProtocolError
 from ..backends.simulator.rates import Rates, rates_of
 from ..backends.simulator.sim_program import Program
-from ..backends.simulator.timeline import run
+from ..backends.simulator.timeline import Prepared
 from ..bench.results import OURS, Candidate, Cell, Job, Result
 from ..records import record
 from ..report.plans import Unplanned, programs
@@ -45,6 +46,11 @@ class Call:
     def steps(self) -> int:
         """Return the number of steps of all threads."""
         return steps_of(self.programs)
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """Return the plans as the clock takes them, for many runs."""
+        return Prepared(self.programs)
 
     def rates(self, machine: Machine) -> Rates:
         """Return a machine's costs, with what the job has measured.
@@ -106,7 +112,7 @@ def calls_of(result: Result, *, prepared: bool = True) -> tuple[list[Call], int]
 
 def beside(call: Call, machine: Machine) -> Compared:
     """Return a call with its modelled time on a machine."""
-    return Compared(call, run(call.programs, call.rates(machine)).end)
+    return Compared(call, call.prepared.end(call.rates(machine)))
 
 
 def reason(found: Compared, machine: Machine) -> str:

@@ -21,7 +21,6 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends.simulator.timeline import run
 from .compared import Call
 from .machine_file import Machine, Parameter
 
@@ -81,7 +80,7 @@ class _Fit:
         """Return the logarithm of modelled by measured time of each call."""
         found = []
         for call, own in zip(self.calls, self.rates, strict=True):
-            modelled = run(call.programs, replace(own, **cast("dict[str, Any]", costs))).end
+            modelled = call.prepared.end(replace(own, **cast("dict[str, Any]", costs)))
             found.append(math.log(modelled / call.measured) if modelled else _MOST)
         return np.clip(found, -_MOST, _MOST)
 

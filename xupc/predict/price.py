@@ -17,15 +17,18 @@ from ..backends.simulator.processors import Processors
 from ..backends.simulator.rates import Rates
 from ..backends.simulator.sim_program import GET, SEND, Program
 from ..backends.simulator.timeline import Prepared
+from ..plan.plan import Plan
+from ..plan.steps import Get, NetSignal, NetWait, Recv, Send, Signal, Step, Wait
 from ..records import record
 from ..report.plans import maker
 from .machine_file import Machine
 
 __all__ = [
     "COSTS", "Price", "Traffic", "bound_of", "gains", "price", "price_of", "programs_of",
-    "steps_of", "traffic",
+    "steps_of", "traffic", "work_of",
 ]  # fmt: skip
 
+_BLOCKS: Final = 4  # of a message, whose work is about that of a step
 _FREE = Rates(math.inf, 0.0, math.inf, 0.0)
 
 COSTS: Final[dict[str, tuple[str, ...]]] = {
@@ -87,6 +90,48 @@ class Price:
 def steps_of(programs: Sequence[Program]) -> int:
     """Return the number of steps of all threads."""
     return sum(len(lane) for program in programs for lane in program.lanes)
+
+
+def work_of(variant: Variant, call: CallFacts, enough: int) -> int:
+    """Estimate the work of pricing a call by a variant: the steps of all threads, and their peers.
+
+    The plans of some threads stand for all of them: of the first two on the first node, which has
+    the root, on one in the middle and on the last one.
+
+    Parameters
+    ----------
+    enough
+        Work of which more need not be known: plans of further threads are not made then.
+    """
+    make, tree = maker(variant, call), call.tree
+    last = tree.node_count - 1
+
+    def on(node: int) -> int:
+        first, *others = map(int, tree.members(node)[:2])
+        return _work(make(first)) + (tree.node_size(node) - 1) * sum(_work(make(x)) for x in others)
+
+    found = 0
+    for node in dict.fromkeys((last, tree.node_count // 2)):
+        if last and found <= enough:
+            found = max(found, last * on(node))
+    return found if found > enough else found + on(0)
+
+
+def _work(plan: Plan) -> int:
+    return sum(1 + _peers(step) for lane in plan.lanes for step in lane)
+
+
+def _peers(step: Step) -> int:
+    """Return what a step adds to the work: its peers, and the blocks of their messages."""
+    match step:
+        case Send(to=ranks) | Recv(of=ranks):
+            blocks = sum(each.columns * each.rows for each in step.blocks)
+            return ranks.count * (1 + blocks // _BLOCKS)
+        case Signal(to=ranks) | NetSignal(to=ranks) | Wait(of=ranks) | NetWait(of=ranks):
+            return ranks.count
+        case Get():
+            return step.count
+    return 0
 
 
 def programs_of(variant: Variant, call: CallFacts) -> list[Program]:

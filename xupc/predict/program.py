@@ -22,6 +22,7 @@ from ..call_trace.join import Trace
 from ..call_trace.operations import END, START, Group, groups, nodes_of
 from ..plan.plan import barrier_plan
 from ..records import record
+from ..report import formatting
 from ..report.plans import Unplanned
 from ..specs import of_mpi
 from ..topology.tree import Tree
@@ -29,7 +30,7 @@ from ..tuning.selection import Table, public_name
 from .candidates import Candidate, Question, chosen, priced
 from .machine_file import Machine
 from .price import Price, Traffic
-from .scaling import EXACT, Measured, TooLarge, predict
+from .scaling import Measured, TooLarge, predict
 
 __all__ = ["CallTime", "ProgramTime", "collective_of", "program_time"]
 
@@ -103,8 +104,9 @@ def collective_of(name: str) -> str:
 
 
 def program_time(
-    trace: Trace, question: Question, machine: Machine, table: Table, factor: float = 1.0
-) -> ProgramTime:
+    trace: Trace, question: Question, machine: Machine, table: Table, factor: float = 1.0,
+    progress: Callable[[float, str], None] = lambda done, what: None,
+) -> ProgramTime:  # fmt: skip
     """Return the time of a traced program on other nodes of another machine.
 
     Parameters
@@ -113,6 +115,8 @@ def program_time(
         The nodes, the MPI and the transport; its collective and its size do not matter.
     factor
         The time of computation there, as a multiple of that in the trace.
+    progress
+        It gets the share that is done, and the call that is next.
 
     Raises
     ------
@@ -131,7 +135,10 @@ def program_time(
         if group.first.name != START:
             first = group.first
             kinds[first.name, first.nbytes, team_of(group)].append(group)
-    times = {kind: _call_time(kind, each, question, machine, table) for kind, each in kinds.items()}
+    times: dict[_Kind, CallTime] = {}
+    for kind, each in kinds.items():
+        progress(len(times) / len(kinds), f"{kind[0]}, {formatting.size(kind[1])}")
+        times[kind] = _call_time(kind, each, question, machine, table)
 
     def replayed(pick: Callable[[CallTime], float]) -> tuple[float, float, float]:
         ends = {kind: pick(found) for kind, found in times.items()}
@@ -232,12 +239,13 @@ def _barrier(question: Question, machine: Machine) -> Candidate:
         on = exact or Tree(np.repeat(np.arange(shape[0], dtype=np.int32), shape[1]))
         return [Program(barrier_plan(rank, on.size), on) for rank in range(on.size)]
 
-    found = predict(shape, lambda s: Measured(run(at(s), machine.rates()).end, s[0] * s[1]))
-    largest = found.largest if tree.size > EXACT else shape
-    ends = [run(at(largest), rates).end for rates in (
+    found = predict(
+        shape, lambda s: Measured(run(at(s), machine.rates()).end), lambda s: s[0] * s[1]
+    )
+    ends = [run(at(found.sample), rates).end for rates in (
         machine.fastest(), machine.rates(), machine.slowest())]  # fmt: skip
     low, high = (found.time * ends[k] / ends[1] if ends[1] else 0.0 for k in (0, 2))
     bound = "wire latency" if tree.node_count > 1 else "cache lines"
     price = Price(BARRIER, found.time, low, high, bound, 1.0, Traffic(0, 0))
-    return Candidate(BARRIER, price, largest, found.time, low, high, found.how)
+    return Candidate(BARRIER, price, found.sample, found.time, low, high, how=found.how)
 

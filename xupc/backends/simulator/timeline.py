@@ -34,7 +34,7 @@ import heapq
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -117,6 +117,8 @@ class Lane:
         The time in ns up to which the lane has run.
     since
         Since when it waits, in ns; None if it does not.
+    seen, latest
+        Of a wait for signals: how many of the ranks have sent theirs, and when the last of these.
     """
 
     rank: int
@@ -124,6 +126,8 @@ class Lane:
     at: int = 0
     now: float = 0.0
     since: float | None = None
+    seen: int = 0
+    latest: float = 0.0
 
 
 @dataclass(slots=True)
@@ -282,16 +286,22 @@ class Clock:
         for waiting in self.listening.pop(key, ()):
             self._push(lane.now + self.rates.line, waiting)
 
-    def _signalled_at(self, lane: Lane, what: tuple[int, int, Iterable[int]]) -> float | None:
-        """Return when all ranks have signalled; None: not yet, the next signal resumes the lane."""
+    def _signalled_at(self, lane: Lane, what: tuple[int, int, Sequence[int]]) -> float | None:
+        """Return when all ranks have signalled; None: not yet, the next signal resumes the lane.
+
+        A lane that is resumed goes on from the rank that it waited for, so each rank is read once.
+        """
         channel, value, of = what
-        latest = 0.0
-        for rank in of:
+        for at in range(lane.seen, len(of)):
+            rank = of[at]
             time = self._raised_at((rank, channel), value)
             if time is None:
+                lane.seen = at
                 self.listening[rank, channel].append(lane)
                 return None
-            latest = max(latest, time if rank != lane.rank else 0.0)
+            if rank != lane.rank and time > lane.latest:
+                lane.latest = time
+        latest, lane.seen, lane.latest = lane.latest, 0, 0.0
         return latest
 
     def _raised_at(self, key: tuple[int, int], value: int) -> float | None:
