@@ -75,6 +75,11 @@ mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
    [`[[drop_in]]` entries](reference/table-keys.md#drop_in-calls-of-the-drop-in-communicator);
    [`xupc tune --drop-in`](how-to/choose-and-tune.md#choose-the-library-for-a-program-of-mpi4py)
    measures on your machine and writes them.
+4. Only their senders have the sizes of objects, and of the blocks of `Gatherv`, `Scatterv` and
+   `Alltoallv`. So if xupc carries the shortest of these calls, it makes the first exchange of all
+   of them, which brings the sizes to all threads. The average size then decides. If MPI is faster,
+   it moves what that exchange had no room for: the pickles that are already made, or in
+   reductions the objects.
 
 Only what MPI makes equal on all threads decides: the method, the communicator, the root, the
 operation, the sizes and the basic type. How a thread describes its message does not.

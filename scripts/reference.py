@@ -205,8 +205,13 @@ def _carriers() -> str:
         "Entries are tried in order, yours first. The first one that fits a call of "
         "[`xupc.Comm`](../from-mpi4py.md#which-library-carries-a-call) is used; without one, xupc "
         "carries the call. Both keys are needed. The conditions are those of `[[choose]]`. An "
-        "entry with sizes does not fit calls on objects, `Barrier`, `Gatherv`, `Scatterv` and "
-        "`Alltoallv`.\n\n" + _table("key | allowed | meaning", rows)
+        "entry with sizes does not fit `Barrier`.\n\n"
+        "Only their senders have the sizes of objects (of their pickles), and of the blocks of "
+        "`Gatherv`, `Scatterv` and `Alltoallv`. Such a call begins as one of 0 bytes: if an entry "
+        "gives that one to MPI, MPI carries all calls of the method. Otherwise the first exchange "
+        "of xupc moves messages of up to 488 bytes, and brings the sizes to all threads. If there "
+        "are longer ones, the entry for the average message of the call decides which library "
+        "moves the rest.\n\n" + _table("key | allowed | meaning", rows)
     )
 
 

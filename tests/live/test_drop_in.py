@@ -87,10 +87,14 @@ method = "Bcast"
 max_bytes = 64
 carrier = "mpi"
 [[drop_in]]
-method = "allgather"
+method = "exscan"
 carrier = "mpi"
 [[drop_in]]
-method = "bcast"
+method = "*"
+min_bytes = 5000
+carrier = "mpi"
+[[drop_in]]
+method = "*"
 carrier = "xupc"
 """
 

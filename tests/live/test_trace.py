@@ -153,6 +153,13 @@ def test_a_bad_path_is_an_error_on_every_thread(case: str, tmp_path: Path) -> No
     assert by_thread(result.stderr).count(words) == 3, result.report()
 
 
+@pytest.mark.parametrize("env", [{}, pytest.param(PYTHON, marks=ONCE)])
+def test_nothing_stays_open(live: Callable[..., Any], env: dict[str, str], tmp_path: Path) -> None:
+    env = {"XUPC_TRACE": str(tmp_path / "t.json"), **env}
+    result = live(2, "tests/live/programs/traces_close.py", env=env)
+    assert result.stdout.count("closed") == 2, result.report()
+
+
 @pytest.mark.parametrize("env", [{}, PYTHON])
 def test_hooks_get_each_call_once(live: Callable[..., Any], env: dict[str, str]) -> None:
     result = live(2, "tests/live/programs/hooks.py", env=env)

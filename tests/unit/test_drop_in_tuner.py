@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from xupc import cli
 from xupc.bench.drop_in_tuner import MEETING, SIZED, Timed, cells_of, drop_in_tuned
 from xupc.bench.tuning_file import TuningFile
-from xupc.tuning.selection import CarrierRule, Place, When
-from xupc.tuning.selection_file import METHODS, built_in, load, read
+from xupc.tuning.selection import CarrierRule, Place, Table, When
+from xupc.tuning.selection_file import METHODS, built_in, load, parse, read
 
 command = importlib.import_module("xupc.cli.tune_drop_in")
 
@@ -75,11 +75,24 @@ def test_a_gain_below_the_difference_of_a_call_to_itself_decides_nothing() -> No
 
 
 def test_without_common_sizes_the_gain_must_be_there_at_all_sizes_and_in_all_ways() -> None:
-    cells = [times("bcast", n, 0.6, way) for n in (8, 512) for way in ("arrays", "bytes")]
-    assert rules(cells) == [CarrierRule("bcast", "xupc", When(**AT))]
-    assert rules([*cells, times("bcast", 4096, 1.0, "bytes")]) == []
+    method = "Neighbor_alltoallw"
+    cells = [times(method, n, 0.6, way) for n in (8, 512) for way in ("arrays", "bytes")]
+    assert rules(cells) == [CarrierRule(method, "xupc", When(**AT))]
+    assert rules([*cells, times(method, 4096, 1.0, "bytes")]) == []
     two = [times("Ibcast", 8, 0.5, "Wait"), times("Ibcast", 8, 1.5, "Test")]
     assert rules(two) == []
+
+
+def test_calls_whose_sizes_only_their_senders_have_begin_in_the_library_of_the_shortest() -> None:
+    own = parse('version = 1\n[[drop_in]]\nmethod = "scan"\ncarrier = "mpi"\n', "t", built_in())
+    cells = series("scan", lambda n: 0.6 if n < 4096 else 1.5)
+    found = drop_in_tuned(PLACE, cells, own).rules
+    assert found == (CarrierRule("scan", "xupc", When(max_bytes=1448, **AT)),)
+    assert Table("", (), {}, own, {}, found).carriers_at(PLACE).first_by_mpi("scan") == 1449
+    # xupc could begin only the longer ones
+    cells = series("scan", lambda n: 1.5 if n < 4096 else 0.6)
+    assert drop_in_tuned(PLACE, cells, own).rules == ()
+    assert drop_in_tuned(PLACE, cells[3:], own).rules == (CarrierRule("scan", "xupc", When(**AT)),)
 
 
 def test_rules_so_far_stay_for_what_was_not_measured() -> None:
@@ -101,7 +114,8 @@ def test_cells_cover_every_method() -> None:
     cells = cells_of(METHODS, SIZES)
     assert {method for method, _ in cells} == set(METHODS) >= SIZED | MEETING
     assert [n for method, n in cells if method == "Iscan"] == list(SIZES)
-    assert [n for method, n in cells if method == "Gatherv"] == [8, 512, 32768]
+    assert [n for method, n in cells if method == "Gatherv"] == list(SIZES)
+    assert [n for method, n in cells if method == "Neighbor_alltoallv"] == [8, 512, 32768]
     assert [n for method, n in cells if method == "Ibarrier"] == [0]
 
 

@@ -64,8 +64,8 @@ MPI_USERS = {
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators", "mpi.entry",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
-    "mpi.mismatch", "mpi.neighbours", "mpi.objects", "mpi.pickles", "mpi.record",
-    "mpi.reductions",
+    "mpi.mismatch", "mpi.neighbours", "mpi.object_moves", "mpi.objects", "mpi.pickles",
+    "mpi.record", "mpi.reductions",
     "mpi.repeated", "mpi.requests",
     "mpi.vector_messages", "mpi.vectors", "mpi.wide_messages",
 }  # fmt: skip

@@ -21,7 +21,16 @@ from xupc.records import replace
 from xupc.report.plans import Unplanned, call_of, maker
 from xupc.topology.tree import Tree
 from xupc.tuning.old_keys import NEW_KEYS
-from xupc.tuning.selection import CONDITIONS, Place, Rule, Table, When, public_name, registered_name
+from xupc.tuning.selection import (
+    CONDITIONS,
+    SENDER_SIZED,
+    Place,
+    Rule,
+    Table,
+    When,
+    public_name,
+    registered_name,
+)
 from xupc.tuning.selection_file import BUILT_IN, METHODS, SIZES, built_in, find, load, parse
 from xupc.tuning.selection_file import text_of as entry_of
 
@@ -397,8 +406,27 @@ def test_carriers() -> None:
     assert not many.carriers_at(ONE).by_mpi("Bcast", 8)
 
 
+def test_carriers_of_calls_whose_sizes_only_their_senders_have() -> None:
+    """The entry for the shortest decides which library begins, the one for their size the rest."""
+    text = carrier("bcast", "xupc", "max_bytes = 99") + carrier("*", "mpi", "min_bytes = 5000")
+    text += carrier("bcast") + carrier("scan", "xupc") + carrier("Gatherv", "mpi", "max_bytes = 7")
+    text += carrier("Gatherv", "xupc")
+    here = parse("version = 1\n" + text, "t", built_in()).carriers_at(ONE)
+    assert not here.by_mpi("bcast", None)
+    assert (here.by_mpi("bcast", 99), here.by_mpi("bcast", 100)) == (False, True)
+    assert here.first_by_mpi("bcast") == 100
+    assert not here.by_mpi("scan", None)
+    assert here.first_by_mpi("scan") == 5000
+    assert here.by_mpi("Gatherv", None), "it would begin as one of 0 bytes"
+    assert here.first_by_mpi("Gatherv") == 0
+    assert here.first_by_mpi("Bcast") == 5000
+    assert built_in().carriers_at(ONE).first_by_mpi("Bcast") is None
+
+
 def test_methods_of_carriers() -> None:
     assert set(METHODS) == set(methods.names(methods.TAKEN))
+    on_objects = set(methods.group_of("bcast").methods.split())
+    assert on_objects | {"Alltoallv", "Gatherv", "Scatterv"} == SENDER_SIZED
 
 
 def test_all_that_is_wrong_is_told_but_not_endlessly() -> None:

@@ -98,8 +98,11 @@ def _start(settings: Settings, comm: Any) -> TeamState:
     job = current.halfway = Job(settings)
     try:
         job.start(comm, _agree_files)
-    except SystemExit as e:  # from a signal handler; no hook gets it
-        current.failed = e
+    except BaseException as e:
+        if isinstance(e, SystemExit):  # from a signal handler; no hook gets it
+            current.failed = e
+        if job.recorder is not None:
+            job.recorder.close()
         raise
     current.halfway = None
     world = current.team = TeamState.world(job, job.prepared)

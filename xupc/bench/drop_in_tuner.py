@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ..records import replace
-from ..tuning.selection import CarrierRule, Carriers, Place, Table
+from ..tuning.selection import SENDER_SIZED, CarrierRule, Carriers, Place, Table
 from ..tuning.selection_file import METHODS
 from .decisions import LEAST_LAUNCHES, Change, Spot, Tuned, decided, ranges_of, when_at
 from .size_ranges import GAIN, Range, chosen_at
@@ -30,8 +30,8 @@ SIZED = frozenset(
         "Ireduce_scatter", "Ireduce_scatter_block", "Iscan", "Iscatter", "Reduce",
         "Reduce_scatter", "Reduce_scatter_block", "Scan", "Scatter",
     )
-)  # fmt: skip
-"""The methods whose calls have a size that all threads know: rules may differ by size."""
+) | SENDER_SIZED  # fmt: skip
+"""The methods whose rules may differ by size."""
 MEETING = frozenset(("Barrier", "Ibarrier", "barrier"))
 """The methods without data."""
 MPI, XUPC, AGAIN = "mpi", "xupc", "again"
@@ -80,7 +80,7 @@ def methods_named(words: Sequence[str]) -> tuple[str, ...]:
 def cells_of(methods: Iterable[str], sizes: Sequence[int]) -> list[tuple[str, int]]:
     """Return the cells of a measurement, short blocks first: methods and bytes of a block.
 
-    Where sizes do not decide, the smallest, the middle and the largest one do for all.
+    Where sizes do not decide (neighbourhoods), the smallest, the middle and the largest do for all.
     """
     few = {sizes[0], sizes[len(sizes) // 2], sizes[-1]}
     found = [(method, 0) for method in methods if method in MEETING]
@@ -124,8 +124,7 @@ def drop_in_tuned(
     changes: list[Change] = []
     for method in sorted({rule.method for rule in earlier} | by_method.keys()):
         old = ranges_of((rule.when, rule.carrier) for rule in earlier if rule.method == method)
-        spots = _spots(method, by_method.get(method, []), carriers, old)
-        found, changed = decided(spots, old, by_size=method in SIZED)
+        found, changed = _decided(method, by_method.get(method, []), carriers, old)
         rules += [
             CarrierRule(method, name, replace(at_place, min_bytes=least or None, max_bytes=most))
             for least, most, name in found
@@ -134,14 +133,24 @@ def drop_in_tuned(
     return Tuned(place, tuple(rules), tuple(changes))
 
 
+def _decided(
+    method: str, cells: Sequence[Timed], carriers: Carriers, old: Sequence[Range]
+) -> tuple[list[Range], list[Change]]:
+    """Return the ranges of sizes of a method that need a rule, and the changes."""
+    by_size = method in SIZED
+    spots = _spots if by_size else _at_once
+    found, changes = decided(spots(method, cells, carriers, old), old, by_size=by_size)
+    first = chosen_at(found, 0) or _usual(carriers, method, 0)
+    if cells and method in SENDER_SIZED and first == MPI:
+        # MPI carries all calls that xupc does not begin, so one choice is for all sizes
+        return decided(_at_once(method, cells, carriers, old), old, by_size=False)
+    return found, changes
+
+
 def _spots(
     method: str, cells: Sequence[Timed], carriers: Carriers, old: Sequence[Range]
 ) -> list[_Spot]:
-    """Return what is decided of a method: each size, or all sizes at once."""
-    if method not in SIZED:
-        said = old[0][2] if old else None
-        usual = _usual(carriers, method, None)
-        return [_Spot(method, None, usual, said, list(cells))] if cells else []
+    """Return what is decided of a method at each size."""
     return [
         _Spot(
             method, nbytes, _usual(carriers, method, nbytes), chosen_at(old, nbytes),
@@ -149,6 +158,15 @@ def _spots(
         )
         for nbytes in sorted({cell.nbytes for cell in cells})
     ]  # fmt: skip
+
+
+def _at_once(
+    method: str, cells: Sequence[Timed], carriers: Carriers, old: Sequence[Range]
+) -> list[_Spot]:
+    """Return what is decided of a method at all sizes at once."""
+    said = old[0][2] if old else None
+    usual = _usual(carriers, method, None)
+    return [_Spot(method, None, usual, said, list(cells))] if cells else []
 
 
 def _usual(carriers: Carriers, method: str, nbytes: int | None) -> str:

@@ -60,16 +60,11 @@ class Part:
         totals = HEAD_BYTES + TOTALS * TOTAL.itemsize
         size = totals + capacity * ROW.itemsize
         self._names = _new(folder / f"thread-{thread}.names")
-        fd = _new(folder / f"thread-{thread}.rows")
         try:
-            if hasattr(os, "posix_fallocate"):  # a store must not fail because the disk is full
-                os.posix_fallocate(fd, 0, size)
-            else:  # macOS
-                os.ftruncate(fd, size)
-            # mapped until the process ends: the core writes there
-            self._map = mmap.mmap(fd, size)
-        finally:
-            os.close(fd)
+            self._map = _mapped(folder / f"thread-{thread}.rows", size)
+        except BaseException:
+            os.close(self._names)
+            raise
         every = np.frombuffer(self._map, np.uint8)
         every[:: mmap.PAGESIZE] = 0  # a page's first store takes a microsecond: not in a call
         self.head: NDArray[np.void] = every[: HEAD.itemsize].view(HEAD)
@@ -88,6 +83,15 @@ class Part:
         """Append a line to the file of names."""
         with contextlib.suppress(OSError):  # a full disk costs names, not the program
             os.write(self._names, json.dumps(about).encode() + b"\n")
+
+    def close(self) -> None:
+        """Close the files and give their memory back; the core must not write there any more."""
+        if self._names < 0:
+            return
+        self.head = self.totals = self.rows = np.empty(0, ROW)
+        self._map.close()
+        os.close(self._names)
+        self._names = -1
 
     # -- what the native core does itself ------------------------------------------------
     def begin(self, op: int, kind: int, line: int) -> NDArray[np.void]:
@@ -155,6 +159,19 @@ class Part:
         total["ns"] += max(0, int(row["ended"]) - int(row["began"]))
         total["waited"] += row["waited"]
         total["longest"] = max(total["longest"], row["longest"])
+
+
+def _mapped(path: Path, size: int) -> mmap.mmap:
+    """Return a new file, mapped: until `Part.close` the core writes there."""
+    fd = _new(path)
+    try:
+        if hasattr(os, "posix_fallocate"):  # a store must not fail because the disk is full
+            os.posix_fallocate(fd, 0, size)
+        else:  # macOS
+            os.ftruncate(fd, size)
+        return mmap.mmap(fd, size)
+    finally:
+        os.close(fd)
 
 
 def _new(path: Path) -> int:

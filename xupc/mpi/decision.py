@@ -19,8 +19,8 @@ from .mismatch import carry
 from .repeated import form_of
 
 __all__ = [
-    "Method", "Ready", "apart", "check_blocks", "in_place", "learn_given", "may_overlap", "root_of",
-    "taken_over", "why_not",
+    "BY_TABLE", "Method", "Ready", "apart", "check_blocks", "in_place", "learn_given",
+    "may_overlap", "root_of", "taken_over", "why_not",
 ]  # fmt: skip
 
 Run = Callable[..., Any]
@@ -28,7 +28,7 @@ Method = Callable[[str, Run], Run]
 """``(name, mpi4py's method) -> the method that takes its place``."""
 
 _EMPTY = "no data"
-_BY_TABLE = "table: MPI is faster here"
+BY_TABLE = "table: MPI is faster here"
 _OF_ALL_BLOCKS = frozenset(
     (
         "Allgather", "Allgatherv", "Alltoall", "Reduce_scatter", "Reduce_scatter_block",
@@ -50,7 +50,8 @@ class Ready(NamedTuple):
     Attributes
     ----------
     nbytes
-        Bytes of the message that decide; None for a call without data.
+        Bytes of the message that decide; None for a call without data, or if only its senders have
+        the sizes.
     call
         The function of xupc; None if `why` is given.
     arguments
@@ -123,7 +124,7 @@ def why_not(carriers: Any, method: str, nbytes: int | None, size: int) -> str:
     if carriers is None:
         return ""
     block = nbytes // size if nbytes is not None and method in _OF_ALL_BLOCKS else nbytes
-    return _BY_TABLE if carriers.by_mpi(method, block) else ""
+    return BY_TABLE if carriers.by_mpi(method, block) else ""
 
 
 def learn_given(
@@ -131,7 +132,7 @@ def learn_given(
 ) -> None:
     """Keep a call that goes to MPI: all calls of its method if no size decides."""
     record = comm._counts()
-    if why == _BY_TABLE and (nbytes is None or record.carriers.all_by_mpi(shape.name)):
+    if why == BY_TABLE and (nbytes is None or record.carriers.all_by_mpi(shape.name)):
         record.give_method(shape, why)
     else:
         record.learn_given(shape, arguments, keywords, comm.rank, nbytes or 0, why)

@@ -23,9 +23,10 @@ from mpi4py import MPI
 
 from ..api.uneven_blocks import Array, empty
 from ..backends.native.native_core import core
-from . import uneven
-from .decision import Method, Ready, root_of, taken_over
+from ..tuning.selection import Carriers
+from .decision import BY_TABLE, Method, Ready, root_of, taken_over
 from .mismatch import carry
+from .object_moves import ByMpi, ByXupc, Moves
 from .pickles import Parcel, dump, in_band, load, room, table
 from .repeated import form_of
 from .slots import Received, Slots, slots_of
@@ -58,7 +59,8 @@ def _ready(
 
     def run(team: Any) -> None:
         slots = slots_of(comm, team, _ObjectSlots, method, _WAYS[method].flow, root)
-        received = slots.exchange([(parcel.body, parcel.number) for parcel in mine])
+        beside = sum(parcel.beside for parcel in mine)
+        received = slots.exchange([(parcel.body, parcel.number) for parcel in mine], beside)
         if team.state.native:
             comm._counts().keep_slots(form_of(method), root or 0, comm.size, slots)
         result.value = slots.result_of(comm, obj, op, mine, received)
@@ -124,8 +126,10 @@ class _ObjectSlots(Slots):
         How many of them, from the first one on, this thread gets.
     """
 
-    def __init__(self, team: Any, method: str, flow: str, root: int | None) -> None:
-        super().__init__(team, method, flow, root)
+    def __init__(
+        self, team: Any, method: str, flow: str, root: int | None, carriers: Carriers | None
+    ) -> None:
+        super().__init__(team, method, flow, root, carriers)
         way = self.way = _WAYS[method]
         self.upto = {
             "one": 1, "all": team.size, "root": team.size if team.rank == root else 0,
@@ -147,19 +151,31 @@ class _ObjectSlots(Slots):
         self, comm: Any, obj: Any, op: Any, mine: Sequence[Parcel], received: Received
     ) -> Any:
         """Bring what the slots had no room for, and return the method's result."""
-        _, most, _, numbers, _ = received
         way, combine = self.way, self.way.combine
-        beside = any(number & 1 for number in numbers)
-        if combine is not None and len(numbers) > _FEW and (most > _LARGE or beside):
-            comm._counts().went_to_mpi(self.method, 0, _TREE)
+        why = self._why_mpi(received)
+        if why:
+            comm._counts().went_to_mpi(self.method, 0, why)
+        if why and combine is not None:
             arguments = (obj, op) if self.root is None else (obj, op, self.root)
             return getattr(MPI.Intracomm, self.method)(comm, *arguments)
-        items = way.bring(self, mine, received)
+        moves = ByMpi(comm) if why else ByXupc(self.team, self.method)
+        items = way.bring(self, mine, received, moves)
         if not self.upto:
             return None
         if combine is not None:
             return combine(items, op)
         return items[0] if way.result == "one" else items
+
+    def _why_mpi(self, received: Received) -> str:
+        """Return why MPI carries the rest of a call, the same on all threads; "": it does not."""
+        fits, most, total, numbers, _ = received
+        beside = any(number & 1 for number in numbers)
+        if fits and not beside:
+            return ""
+        if self.by_mpi(total):
+            return BY_TABLE
+        many = self.way.combine is not None and len(numbers) > _FEW
+        return _TREE if many and (most > _LARGE or beside) else ""
 
 
 def _whole(parcel: Parcel) -> Array:
@@ -174,59 +190,66 @@ def _own(parcel: Parcel, body: Any) -> Any:
     return load(body, beside) if beside else load(body)
 
 
-def _from_root(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+def _from_root(
+    slots: _ObjectSlots, mine: Sequence[Parcel], received: Received, moves: Moves
+) -> list[Any]:
     """Return the root's object."""
     fits, most, _, (number,), (body,) = received
-    team, root = slots.team, slots.root
+    root = slots.root
     whole: Any = body
     if not fits:
         whole = _whole(mine[0]) if mine else empty(most)
-        uneven.broadcast(team, slots.method, whole, root)
+        moves.broadcast(whole, root)
     if mine:
         for buffer in mine[0].buffers:
-            uneven.broadcast(team, slots.method, buffer, root)
+            moves.broadcast(buffer, root)
         return [_own(mine[0], whole)]
     if not number & 1:
         return [load(whole)]
     memory = [room(size) for size in table(whole)]
     for beside in memory:
-        uneven.broadcast(team, slots.method, np.frombuffer(beside, np.uint8), root)
+        moves.broadcast(np.frombuffer(beside, np.uint8), root)
     return [load(whole, memory)]
 
 
-def _to_root(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+def _to_root(
+    slots: _ObjectSlots, mine: Sequence[Parcel], received: Received, moves: Moves
+) -> list[Any]:
     """Return the objects of all threads on the root."""
     fits, most, _, numbers, bodies = received
-    into: Any = bodies if slots.upto else None
+    found: Sequence[Any] = bodies if slots.upto else ()
     if not fits:
-        if into is not None:
-            into = [empty(number >> 1) for number in numbers]
-        uneven.gather(slots.team, slots.method, _whole(mine[0]), into, slots.root, most)
-    return [] if into is None else [load(body) for body in into]
+        sizes = [number >> 1 for number in numbers]
+        found = moves.gather(_whole(mine[0]), sizes, slots.root, most)
+    return [load(body) for body in found]
 
 
-def _part_of_root(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+def _part_of_root(
+    slots: _ObjectSlots, mine: Sequence[Parcel], received: Received, moves: Moves
+) -> list[Any]:
     """Return the root's object for this thread."""
     fits, most, _, (number,), (body,) = received
     if fits:
         return [load(body)]
-    got = empty(number >> 1)
-    blocks = [_whole(parcel) for parcel in mine] or None
-    uneven.scatter(slots.team, slots.method, blocks, got, slots.root, most)
-    return [load(got)]
+    blocks = [_whole(parcel) for parcel in mine]
+    return [load(moves.scatter(blocks, number >> 1, slots.root, most))]
 
 
-def _parts_of_all(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+def _parts_of_all(
+    slots: _ObjectSlots, mine: Sequence[Parcel], received: Received, moves: Moves
+) -> list[Any]:
     """Return the objects of all threads for this one."""
     fits, most, _, numbers, bodies = received
-    if fits:
-        return [load(body) for body in bodies]
-    got = [empty(number >> 1) for number in numbers]
-    uneven.exchange(slots.team, slots.method, [_whole(parcel) for parcel in mine], got, most)
-    return [load(body) for body in got]
+    found: Sequence[Any] = bodies
+    if not fits:
+        sizes = [number >> 1 for number in numbers]
+        found = moves.exchange([_whole(parcel) for parcel in mine], sizes, most)
+    return [load(body) for body in found]
 
 
-def _of_all(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> list[Any]:
+def _of_all(
+    slots: _ObjectSlots, mine: Sequence[Parcel], received: Received, moves: Moves
+) -> list[Any]:
     """Return the objects of the first threads, as many as this one gets."""
     fits, _, _, numbers, found = received
     team = slots.team
@@ -237,11 +260,10 @@ def _of_all(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> 
     own = bodies[team.rank] = _whole(mine[0])
     if not fits:
         none = empty(0)
-        long = [body if x is None else none for body, x in zip(bodies, found, strict=True)]
-        uneven.spread(team, slots.method, long)
+        moves.spread([body if x is None else none for body, x in zip(bodies, found, strict=True)])
     buffers: list[Any] = [None] * team.size
     if any(number & 1 for number in numbers):
-        buffers = _buffers(slots, mine[0], bodies, numbers)
+        buffers = _buffers(team.rank, mine[0], bodies, numbers, moves)
     return [
         _own(mine[0], body) if body is own else load(body, beside)
         for body, beside in zip(bodies[: slots.upto], buffers, strict=False)
@@ -249,16 +271,15 @@ def _of_all(slots: _ObjectSlots, mine: Sequence[Parcel], received: Received) -> 
 
 
 def _buffers(
-    slots: _ObjectSlots, parcel: Parcel, bodies: Sequence[Any], numbers: Sequence[int]
+    me: int, parcel: Parcel, bodies: Sequence[Any], numbers: Sequence[int], moves: Moves
 ) -> list[list[bytearray] | None]:
     """Return the buffers of other threads, None without: the first ones of all, the second ..."""
-    team = slots.team
     sizes = [table(b) if number & 1 else [] for b, number in zip(bodies, numbers, strict=True)]
     memory = [[room(size) for size in each] for each in sizes]
     found = [[np.frombuffer(each, np.uint8) for each in some] for some in memory]
-    found[team.rank] = list(parcel.buffers)
+    found[me] = list(parcel.buffers)
     for some in itertools.zip_longest(*found, fillvalue=empty(0)):
-        uneven.spread(team, slots.method, some)
+        moves.spread(some)
     return [each if number & 1 else None for each, number in zip(memory, numbers, strict=True)]
 
 
@@ -320,7 +341,8 @@ class _Way(NamedTuple):
     flow
         The collective that moves the slots.
     bring
-        ``(slots, pickles of this thread, received) -> objects``, also those that did not fit.
+        ``(slots, pickles of this thread, received, moves) -> objects``: also those that did not
+        fit, by these moves.
     gets
         Which objects this thread gets: "one", "all", on the "root" alone, those of the threads
         "upto me" or "before me".
@@ -329,7 +351,7 @@ class _Way(NamedTuple):
     """
 
     flow: str
-    bring: Callable[[_ObjectSlots, Sequence[Parcel], Received], list[Any]]
+    bring: Callable[[_ObjectSlots, Sequence[Parcel], Received, Moves], list[Any]]
     gets: str
     result: str = "combined"
     combine: Combine | None = None

@@ -48,6 +48,11 @@ class Parcel:
         """Return the length of the body, and in the lowest bit whether there are buffers."""
         return 2 * len(self.body) + bool(self.buffers)
 
+    @property
+    def beside(self) -> int:
+        """Return the bytes of the buffers."""
+        return sum(buffer.size for buffer in self.buffers)
+
 
 def in_band(obj: Any) -> bytes:
     """Return an object's pickle with all of its data."""

@@ -18,11 +18,15 @@ from ..api.array_arguments import Arrays, RawArguments
 from ..api.uneven_blocks import Array, empty
 from ..backends.native.native_core import core
 from ..health.call_record import CallRecord
+from ..tuning.selection import Carriers
 from .method_calls import MethodCall
 
-__all__ = ["LEAST", "LONGEST", "ROOM", "Message", "Received", "Slots", "slot_bytes", "slots_of"]
+__all__ = [
+    "LEAST", "LONGEST", "ROOM", "Message", "Received", "Slots", "slot_bytes", "slot_limit",
+    "slots_of",
+]  # fmt: skip
 
-HEAD = Struct("3q")  # bytes of the sender's longest message, of all its messages; this one's number
+HEAD = Struct("3q")  # bytes of the longest message, of all and beside them; this one's number
 LEAST = 512  # bytes of a slot
 LONGEST = 1 << 16
 ROOM = LONGEST - HEAD.size
@@ -34,7 +38,8 @@ Message = tuple[Any, int]
 more: a mark for the receiver."""
 Received = tuple[bool, int, int, list[int], list[bytes | None]]
 """What an exchange brings: whether all messages are here, the length of the longest, of all of
-them together, their numbers, and the messages; None in place of one that did not fit."""
+them together and beside them, their numbers, and the messages; None in place of one that did not
+fit."""
 
 
 def slot_bytes(longest: int, limit: int) -> int:
@@ -50,6 +55,21 @@ def slot_bytes(longest: int, limit: int) -> int:
             return size + size // 2
         size *= 2
     return size
+
+
+def slot_limit(threads: int, first_by_mpi: int | None) -> int:
+    """Return the most bytes of a slot: one of the sizes that `slot_bytes` returns.
+
+    MPI carries messages of `first_by_mpi` bytes (None: of no length), so slots have no room for
+    them; the least slot may have.
+    """
+    most = min(LONGEST, _ALL // threads)
+    if first_by_mpi is not None:
+        most = min(most, HEAD.size + first_by_mpi - 1)
+    size = LEAST
+    while 2 * size <= most:
+        size *= 2
+    return size + size // 2 if size + size // 2 <= most else size
 
 
 class _SlotCall(MethodCall):
@@ -74,14 +94,14 @@ class _NewSlots:
     def for_objects(self, *about: object) -> None:
         """Do nothing: no call of this engine is kept."""
 
-    def exchange(self, messages: Sequence[Message]) -> Received:
-        """Send messages, and return those for this thread."""
+    def exchange(self, messages: Sequence[Message], beside: int = 0) -> Received:
+        """Send messages, and return those for this thread; `beside`: bytes that belong to them."""
         if self._engine.since != self._since:
             self.attach(self._engine, self._limit)
         nbytes = slot_bytes(max(self._last, self._before), self._limit)
         out, into, arguments = self.memory(nbytes)
         if out is not None:
-            _fill(out.data, nbytes, messages)
+            _fill(out.data, nbytes, messages, beside)
         self.move(arguments)
         received = _received(into.data, nbytes)
         self._before, self._last = self._last, received[1]
@@ -96,9 +116,9 @@ class _NewSlots:
         raise NotImplementedError
 
 
-def _fill(out: memoryview, nbytes: int, messages: Sequence[Message]) -> None:
+def _fill(out: memoryview, nbytes: int, messages: Sequence[Message], beside: int = 0) -> None:
     lengths = [number >> 1 for _, number in messages]
-    most, total, room = max(lengths), sum(lengths), nbytes - HEAD.size
+    most, total, room = max(lengths), sum(lengths) + beside, nbytes - HEAD.size
     for k, (data, number) in enumerate(messages):
         HEAD.pack_into(out, k * nbytes, most, total, number)
         begin, n = k * nbytes + HEAD.size, min(number >> 1, room)
@@ -127,8 +147,9 @@ class Slots(_Base):  # type: ignore[misc]
 
     `slots_of` makes them: their second class is the core's `Slots` or `_NewSlots`.
 
-    `exchange` sends the messages of this thread, `(data, number)` each, and returns those for it
-    (`Received`). Where one thread sends, the others give none.
+    `exchange(messages, beside)` sends those of this thread, `(data, number)` each, and returns
+    those for it (`Received`). Where one thread sends, the others give none. `beside`: so many bytes
+    belong to the messages, but are in none of them.
 
     Parameters
     ----------
@@ -140,14 +161,28 @@ class Slots(_Base):  # type: ignore[misc]
         The collective that moves the slots: "broadcast", "gather_all", "scatter" or "exchange".
     root
         That of the call, if the method has one.
+    carriers
+        The rules of the selection table; None: xupc carries all calls.
     """
 
-    def __init__(self, team: Any, method: str, flow: str, root: int | None) -> None:
+    def __init__(
+        self, team: Any, method: str, flow: str, root: int | None, carriers: Carriers | None
+    ) -> None:
         self.team, self.method, self.flow = team, method, flow
         self.root: Any = root  # None, or a rank where the flow needs one
         self._call = _SlotCall(method, flow, root)
-        most = max(LEAST, 1 << (_ALL // team.size).bit_length() - 1)
-        self.attach(team.state.core, min(LONGEST, most))
+        self._carriers = carriers
+        self.messages = {"broadcast": 1, "exchange": team.size**2}.get(flow, team.size)
+        first = None if carriers is None else carriers.first_by_mpi(method)
+        self.attach(team.state.core, slot_limit(team.size, first))
+
+    def by_mpi(self, total: int) -> bool:
+        """Return whether MPI moves what the slots of a call had no room for.
+
+        `total`: bytes of all messages, as `Received` has them.
+        """
+        rules = self._carriers
+        return rules is not None and rules.by_mpi(self.method, total // self.messages)
 
     def memory(self, nbytes: int) -> Memory:
         """Return memory for slots of a size."""
@@ -181,8 +216,9 @@ def _class_of(kind: Any, native: bool) -> Any:
 
 def slots_of(comm: Any, team: Any, kind: Any, method: str, flow: str, root: int | None) -> Any:
     """Return the slots of a method on a communicator: new ones, of the kind `kind`, at first."""
-    kept = comm._counts().slots
-    found = kept.get((method, root))
+    record = comm._counts()
+    found = record.slots.get((method, root))
     if found is None:
-        found = kept[method, root] = _class_of(kind, team.state.native)(team, method, flow, root)
+        made = _class_of(kind, team.state.native)(team, method, flow, root, record.carriers)
+        found = record.slots[method, root] = made
     return found

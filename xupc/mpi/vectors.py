@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from ..api.uneven_blocks import Array, wasteful
 from . import uneven
-from .decision import Ready, apart, check_blocks, in_place, root_of
+from .decision import BY_TABLE, Ready, apart, check_blocks, in_place, root_of
 from .messages import Message, as_bytes
 from .slots import ROOM, Received, Slots, slots_of
 from .vector_messages import Vector
@@ -68,6 +68,7 @@ class _Call:
     ) -> None:
         self.comm, self.method, self.arguments = comm, method, arguments
         self.result = _Carried(into)
+        self.slots: Any = None
 
     def ready(self, call: Callable[..., None], *arguments: Any) -> Ready:
         """Return the call: how many bytes there are in all is not known yet."""
@@ -77,16 +78,20 @@ class _Call:
         self, team: Any, flow: str, blocks: Sequence[Array], root: int | None = None
     ) -> Received:
         """Send blocks in slots, and return those for this thread."""
-        slots = slots_of(self.comm, team, Slots, self.method, flow, root)
+        slots = self.slots = slots_of(self.comm, team, Slots, self.method, flow, root)
         found: Received = slots.exchange([(block[:ROOM], 2 * block.size) for block in blocks])
         return found
 
-    def by_mpi(self, most: int, total: int, blocks: int) -> bool:
-        """Have MPI carry the call if xupc would move much more than there is."""
-        if not wasteful(most, total, blocks):
+    def by_mpi(self, most: int, total: int) -> bool:
+        """Have MPI carry the call where the table says so, or where xupc would move much more."""
+        if wasteful(most, total, self.slots.messages):
+            why = _UNBALANCED
+        elif self.slots.by_mpi(total):
+            why = BY_TABLE
+        else:
             return False
         self.result.message = None
-        self.comm._counts().went_to_mpi(self.method, total, _UNBALANCED)
+        self.comm._counts().went_to_mpi(self.method, total, why)
         getattr(MPI.Intracomm, self.method)(self.comm, *self.arguments)
         return True
 
@@ -111,7 +116,7 @@ def _gather(call: _Call, src: Array, into: Sequence[Array] | None, root: int, te
     error = _too_long(into, sizes)
     if fits:
         _from_slots(into, bodies)
-    elif call.by_mpi(most, total, team.size):
+    elif call.by_mpi(most, total):
         return
     else:
         uneven.gather(team, call.method, src, _parts(into, sizes), root, most)
@@ -143,7 +148,7 @@ def _scatter(
     part = into[:size]
     if fits:
         _from_slots([part], bodies)
-    elif call.by_mpi(most, total, team.size):
+    elif call.by_mpi(most, total):
         return
     else:
         uneven.scatter(team, call.method, blocks, part, root, most)
@@ -166,7 +171,7 @@ def _exchange(call: _Call, blocks: Sequence[Array], into: Sequence[Array], team:
     error = _too_long(into, sizes)
     if fits:
         _from_slots(into, bodies)
-    elif call.by_mpi(most, total, team.size**2):
+    elif call.by_mpi(most, total):
         return
     else:
         uneven.exchange(team, call.method, blocks, _parts(into, sizes) or (), most)

@@ -471,8 +471,10 @@ class Job(JobState):
             self.network.free()
         guard.stop()
         self.ended = True
-        if self.recorder is not None and self.info.me == 0:
-            self.recorder.join()
+        if self.recorder is not None:
+            self.recorder.close()
+            if self.info.me == 0:
+                self.recorder.join()
 
     @staticmethod
     def release(heap: Heap) -> None:

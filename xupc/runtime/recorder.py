@@ -71,6 +71,8 @@ class Recorder:
         found = np.empty_like(first)
         link.comm.Allreduce(first, found, link.mpi.MIN)
         if (root := int(found[0])) < link.size:
+            if part is not None:
+                part.close()
             why = link.comm.bcast(why, root=root)
             raise ValueError(
                 f"init: {TRACE}: expected a file that can be written, got {path!r}: {why} "
@@ -107,6 +109,12 @@ class Recorder:
         self.part.say({"clock": self._offset(info, link), "at": time.monotonic_ns()})
         if self.native:
             core.stop_trace()
+
+    def close(self) -> None:
+        """Close the files of this thread; no call is recorded any more."""
+        if self.native:
+            core.end_trace()
+        self.part.close()
 
     def join(self) -> None:
         """Join the parts of all threads, on thread 0."""

@@ -20,11 +20,18 @@ from .table_values import Read, one_of, truth, whole
 
 __all__ = [
     "CONDITIONS", "FAMILIES", "TRANSPORTS", "CarrierRule", "Carriers", "Choices", "Condition",
-    "Place", "Rule", "Table", "When", "public_name", "registered_name", "shape_of",
+    "Place", "Rule", "SENDER_SIZED", "Table", "When", "public_name", "registered_name", "shape_of",
 ]  # fmt: skip
 
 FAMILIES = "mpich", "openmpi", "other"
 TRANSPORTS = "shm", "tcp", "fabric"
+SENDER_SIZED = frozenset(
+    (
+        "Alltoallv", "Gatherv", "Scatterv", "allgather", "allreduce", "alltoall", "bcast", "exscan",
+        "gather", "reduce", "scan", "scatter",
+    )
+)  # fmt: skip
+"""Methods of the drop-in communicator whose messages have lengths that only their senders know."""
 _RUN = re.compile(r"(?:([1-9][0-9]{0,8})x)?([1-9][0-9]{0,8})")
 _LEVELS = re.compile(r"none|some|[1-9][0-9]{0,8}(?:,[1-9][0-9]{0,8})*")
 _T = TypeVar("_T")
@@ -255,7 +262,7 @@ class CarrierRule:
     carrier
         ``"xupc"`` or ``"mpi"``.
     when
-        The calls and places that it is for; sizes only where all threads have the same.
+        The calls and places that it is for.
     """
 
     method: str
@@ -263,7 +270,7 @@ class CarrierRule:
     when: When = ALWAYS
 
     def fits(self, method: str, nbytes: int | None) -> bool:
-        """Return True if the rule is for a call; `nbytes` is None if threads may differ in it."""
+        """Return True if the rule is for a call; `nbytes` is None for a call without data."""
         if self.method not in ("*", method):
             return False
         if nbytes is None:
@@ -272,7 +279,11 @@ class CarrierRule:
 
 
 class Carriers:
-    """A table's rules for the calls of the drop-in communicator at one place."""
+    """A table's rules for the calls of the drop-in communicator at one place.
+
+    A call of a method in `SENDER_SIZED` begins as one of the shortest. If xupc carries these, its
+    first exchange brings the sizes to all threads, and the rule for them decides about the rest.
+    """
 
     def __init__(self, rules: Iterable[CarrierRule], place: Place) -> None:
         self._rules = [rule for rule in rules if rule.when.holds_at(place)]
@@ -285,10 +296,21 @@ class Carriers:
         method : str
             Its name in mpi4py.
         nbytes : int or None
-            Bytes of a block; None if only some threads have the number.
+            Bytes of a block; None for a call without data, or if only its sender has the number.
         """
+        if nbytes is None and method in SENDER_SIZED:
+            nbytes = 0
         carrier = next((rule.carrier for rule in self._rules if rule.fits(method, nbytes)), "xupc")
         return carrier == "mpi"
+
+    def first_by_mpi(self, method: str) -> int | None:
+        """Return the least bytes of a block at which MPI carries a method; None: at no size."""
+        edges = {0}
+        for rule in self._rules:
+            if rule.method in ("*", method):
+                least, most = rule.when.min_bytes, rule.when.max_bytes
+                edges |= {least or 0, 0 if most is None else most + 1}
+        return next((edge for edge in sorted(edges) if self.by_mpi(method, edge)), None)
 
     def all_by_mpi(self, method: str) -> bool:
         """Return whether MPI carries all calls of a method, whatever their size."""

@@ -1,12 +1,15 @@
 """Which library carries a call without ``XUPC_COMM``: ``drop_in_auto.py CHECK``.
 
-``XUPC_TUNING`` names a table that gives short Bcasts, and allgather, to MPI, and bcast to xupc.
+``XUPC_TUNING`` names a table that gives to MPI short Bcasts, exscan, and blocks from 5,000 bytes
+on; all other calls are for xupc.
 """
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,11 +23,13 @@ size, me = comm.size, comm.rank
 total = size * (size + 1) // 2
 PATIENCE = 64
 TABLE = "table: MPI is faster here"
+FOR_MPI = 5000  # bytes, from which on the table gives calls to MPI
+V_FORMS = "Gatherv", "Scatterv", "Alltoallv"
 
 
 def carried(method: str, of: Any = comm) -> dict[str, int]:
     """Return the calls of a method by carrier."""
-    found: dict[str, int] = of.explain(as_dict=True)[method]["carried_by"]
+    found: dict[str, int] = of.explain(as_dict=True).get(method, {}).get("carried_by", {})
     return found
 
 
@@ -100,17 +105,102 @@ def by_table() -> None:
         short = np.full(2, float(k) if me == 0 else -1.0)
         comm.Bcast([short, 1, MPI.DOUBLE], root=0)
         assert me == 0 or list(short) == [k, -1]
-        assert comm.allgather((me, k)) == [(i, k) for i in range(size)]
+        assert comm.exscan(k) == (me * k if me else None)
         assert comm.bcast(k) == k
         comm.Barrier()
     found = comm.explain(as_dict=True)
     assert found["Bcast"]["carried_by"] == {"MPI": 60, "xupc": 40}, found
     assert found["Bcast"]["why"] == {TABLE: 60}
     assert found["Bcast"]["bytes"] == 20 * (1 + 8 + 9 + 100 + 1) * 8
-    assert found["allgather"]["why"] == {TABLE: 20}
+    assert found["exscan"]["why"] == {TABLE: 20}
     assert found["bcast"]["carried_by"] == found["Barrier"]["carried_by"] == {"xupc": 20}
     for wrong in (None, object(), np.zeros(3, object)):
         failing(lambda given=wrong: comm.Bcast(given))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Return whether two results are equal, arrays in them included."""
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and bool(np.all(a == b))
+
+
+def objects() -> list[Callable[[int], Any]]:
+    """Return functions that make an object for a thread; some are long on the last thread alone."""
+    return [
+        lambda i: (i, 2.5), lambda i: "z" * (3000 + i), lambda i: "y" * (6000 * (i + 1)),
+        lambda i: np.arange(1000) + i, lambda i: i,
+        lambda i: np.arange(40_000) + i,  # its memory stays out of the pickle
+        lambda i: [i, np.full(300_000, i, np.uint8), np.full(400_000, i, np.uint8)],
+        lambda i: bytes(4000 * size) if i == size - 1 else i,
+        lambda i: bytes(6000 * size) if i == size - 1 else i, lambda i: [i],
+    ]  # fmt: skip
+
+
+def by_size() -> None:
+    """The average size of the objects decides, which the first exchange brings to all threads."""
+    warm_up()
+    last = size - 1
+    for make in objects():
+        every = [make(i) for i in range(size)]
+        mine, lengths = every[me], [len(pickle.dumps(each)) for each in every]
+        calls: dict[str, tuple[Any, ...]] = {
+            "bcast": (mine if me == last else None, last), "gather": (mine, last),
+            "scatter": (every if me == last else None, last), "allgather": (mine,),
+            "alltoall": (every,), "allreduce": (mine, pair), "reduce": (mine, pair, last),
+            "scan": (mine, pair),
+        }  # fmt: skip
+        for method, arguments in calls.items():
+            length = lengths[last] if method == "bcast" else sum(lengths) / size
+            before, want = carried(method), getattr(PLAIN, method)(*arguments)
+            for _ in range(3):
+                got = getattr(comm, method)(*arguments)
+                assert same(want, got), (method, lengths)
+            carrier = "MPI" if length >= FOR_MPI else "xupc"
+            assert gained(method, before) == {carrier: 3}, (method, lengths)
+    assert set(comm.explain(as_dict=True)["gather"]["why"]) == {TABLE}
+    vectors_by_size()
+    differ()
+
+
+def pair(a: Any, b: Any) -> Any:
+    return a, b
+
+
+def gained(method: str, before: dict[str, int]) -> dict[str, int]:
+    """Return the calls of a method since an earlier count, by carrier."""
+    calls = {carrier: n - before.get(carrier, 0) for carrier, n in carried(method).items()}
+    return {carrier: n for carrier, n in calls.items() if n}
+
+
+def vectors_by_size() -> None:
+    """The sizes of blocks decide in the same way where only their senders have them."""
+    for nbytes, carrier in ((100, "xupc"), (3000, "xupc"), (6000, "MPI"), (10, "xupc")):
+        one, many = np.full(nbytes, me, np.uint8), np.zeros((size, nbytes), np.uint8)
+        every = np.repeat(np.arange(size, dtype=np.uint8), nbytes).reshape(size, nbytes)
+        counts = [nbytes] * size
+        before = {name: carried(name) for name in V_FORMS}
+        comm.Gatherv(one, [many, counts, MPI.BYTE], 0)
+        assert me or (many == every).all()
+        comm.Scatterv([every, counts, MPI.BYTE], one, 0)
+        assert (one == me).all()
+        comm.Alltoallv([np.full_like(many, me), counts, MPI.BYTE], [many, counts, MPI.BYTE])
+        assert (many == every).all()
+        for name in V_FORMS:
+            assert gained(name, before[name]) == {carrier: 1}, (name, nbytes)
+
+
+def differ() -> None:
+    """Calls that differ are found by the first exchange, also where MPI would carry the rest."""
+    long = "y" * 9000
+    try:
+        (comm.allgather if me else comm.gather)(long)
+        comm.Barrier()
+    except xupc.CollectiveMismatchError as error:
+        assert "allgather(" in str(error), error
+    else:
+        raise AssertionError("no error")
+    assert comm.allgather(long) == [long] * size
 
 
 def communicators() -> None:
@@ -145,7 +235,7 @@ def threads() -> None:
     assert why["not called by the main Python thread"] == 50, why
 
 
-CHECKS = [begin, errors, by_table, communicators, threads]
+CHECKS = [begin, errors, by_table, by_size, communicators, threads]
 
 if __name__ == "__main__":
     next(check for check in CHECKS if check.__name__ == sys.argv[1])()

@@ -125,7 +125,7 @@ cdef object _line_of = None
 
 
 def start_trace(uintptr_t head, uintptr_t totals, uintptr_t rows, bint counter, kind_of, line_of):
-    """Record the calls of teams that are made from now on, in memory that stays mapped.
+    """Record the calls of teams that are made from now on, in memory that is theirs until `end_trace`.
 
     `counter`: the processor's counter runs at a constant rate. `kind_of(instance)` returns the
     number of a kind of call. `line_of(frame)` returns that of a line, -1 if it is one of xupc's.
@@ -145,6 +145,12 @@ def stop_trace():
     _recording = False
     _kind_of = _line_of = None
     xt_forget()
+
+
+def end_trace():
+    """Forget the memory of the trace; no team that was recorded makes a call any more."""
+    stop_trace()
+    _log.head, _log.totals, _log.rows = NULL, NULL, NULL
 
 
 def trace_now():

@@ -29,7 +29,7 @@ cdef extern from *:
 
 
 cdef enum:
-    SLOT_HEAD = 24  # bytes: the sender's longest message, all its messages, this one's number
+    SLOT_HEAD = 24  # bytes: the longest message, all and what is beside them, this one's number
     SLOT_LEAST = 512  # bytes
     MOST_LOOKED_AT = 64  # parts of an object
     LONG_BYTES = 1 << 16  # they may stay out of the pickle
@@ -188,9 +188,12 @@ cdef class Slots:
         self.beside = beside
         self.result = {"one": OF_ONE, "listed": LISTED, "combined": COMBINED}[result]
 
-    def exchange(self, messages):
-        """Send messages, and return those for this thread: `slots.Received`."""
-        cdef Py_ssize_t number, most = 0, total = 0
+    def exchange(self, messages, Py_ssize_t beside=0):
+        """Send messages, and return those for this thread: `slots.Received`.
+
+        `beside`: bytes that belong to the messages, but are in none of them.
+        """
+        cdef Py_ssize_t number, most = 0, total = beside
         for _, number in messages:
             most, total = max(most, number >> 1), total + (number >> 1)
         self.prepare()
@@ -283,6 +286,8 @@ cdef class Slots:
         for data in mine:
             number = _number_of(data)
             most, total = max(most, number >> 1), total + (number >> 1)
+            if not PyBytes_CheckExact(data):
+                total += data.beside
         self.prepare()
         for k, data in enumerate(mine):
             if PyBytes_CheckExact(data):
