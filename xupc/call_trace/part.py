@@ -66,7 +66,7 @@ class Part:
                 os.posix_fallocate(fd, 0, size)
             else:  # macOS
                 os.ftruncate(fd, size)
-            # mapped until the process ends: the core writes there
+            # mapped until `close`: the core writes there
             self._map = mmap.mmap(fd, size)
         finally:
             os.close(fd)
@@ -88,6 +88,12 @@ class Part:
         """Append a line to the file of names."""
         with contextlib.suppress(OSError):  # a full disk costs names, not the program
             os.write(self._names, json.dumps(about).encode() + b"\n")
+
+    def close(self) -> None:
+        """Give the files back, when nothing more is recorded; what is written stays."""
+        os.close(self._names)
+        self._names = -1
+        del self.head, self.totals, self.rows, self._map  # the arrays hold the mapping
 
     # -- what the native core does itself ------------------------------------------------
     def begin(self, op: int, kind: int, line: int) -> NDArray[np.void]:

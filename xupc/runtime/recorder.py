@@ -103,10 +103,14 @@ class Recorder:
         })  # fmt: skip
 
     def stop(self, info: JobInfo, link: TeamComm) -> None:
-        """Record nothing more; all threads do this before thread 0 joins their parts."""
+        """Record nothing more and close this thread's files.
+
+        All threads do this before thread 0 joins their parts. The teams are closed: no call runs.
+        """
         self.part.say({"clock": self._offset(info, link), "at": time.monotonic_ns()})
         if self.native:
             core.stop_trace()
+        self.part.close()
 
     def join(self) -> None:
         """Join the parts of all threads, on thread 0."""
