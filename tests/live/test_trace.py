@@ -18,6 +18,7 @@ from xupc.call_trace.layout import folder_of
 ONCE = pytest.mark.once
 PROGRAM = "tests/live/programs/late_thread.py"
 PYTHON = {"XUPC_ENGINE": "python"}
+Live = Callable[..., Any]
 
 
 def line(name: str, program: str = PROGRAM) -> str:
@@ -28,10 +29,12 @@ def line(name: str, program: str = PROGRAM) -> str:
 
 
 def traced(
-    path: Path, late: int, way: str = "ends", *, nodes: str | None = "2,1", n: int = 3, **more: Any
-) -> Any:
-    env = {"XUPC_TRACE": str(path), **more.pop("env", {})}
-    return launch(n, PROGRAM, args=[str(late), way], nodes=nodes, env=env, **more)
+    live: Live, path: Path, late: int, way: str = "ends", *, nodes: str | None = "2,1", n: int = 3,
+    env: dict[str, str] | None = None, expect: int | str = 0,
+) -> Any:  # fmt: skip
+    """Run the program with a trace; one that ends well runs in the pool."""
+    env = {"XUPC_TRACE": str(path), **(env or {})}
+    return live(n, PROGRAM, args=[str(late), way], nodes=nodes, env=env, expect=expect)
 
 
 def blamed(trace: Trace, at: str) -> set[int]:
@@ -46,6 +49,7 @@ def blamed(trace: Trace, at: str) -> set[int]:
     return {thread for thread, ns in causes.items() if ns > 0.8 * whole}
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("late", "nodes", "env"),
     [
@@ -54,11 +58,10 @@ def blamed(trace: Trace, at: str) -> set[int]:
     ],
 )  # fmt: skip
 def test_a_trace_names_the_thread_that_was_late(
-    late: int, nodes: str | None, env: dict[str, str], tmp_path: Path
+    live: Live, late: int, nodes: str | None, env: dict[str, str], tmp_path: Path
 ) -> None:
     path = tmp_path / "t.json"
-    result = traced(path, late, nodes=nodes, env=env)
-    assert result.returncode == 0, result.report()
+    traced(live, path, late, nodes=nodes, env=env)
     trace = load(path)
     assert blamed(trace, line("late")) == {late}
     assert not folder_of(path).exists()
@@ -72,28 +75,31 @@ def test_a_trace_names_the_thread_that_was_late(
 
 
 @ONCE
-def test_a_line_is_found_below_more_frames_than_the_core_remembers(tmp_path: Path) -> None:
+def test_a_line_is_found_below_more_frames_than_the_core_remembers(
+    live: Live, tmp_path: Path
+) -> None:
     program = "tests/live/programs/deep_stack.py"
     path = tmp_path / "t.json"
-    result = launch(2, program, env={"XUPC_TRACE": str(path)})
-    assert result.returncode == 0, result.report()
+    live(2, program, env={"XUPC_TRACE": str(path)})
     (total,) = [t for t in load(path).totals if t.line.endswith(line("deep", program))]
     assert total.calls == 2 * 3
 
 
 @pytest.mark.parametrize("nodes", ["2,1", pytest.param(None, marks=ONCE)])
-def test_a_posted_call_waits_only_while_the_program_does(nodes: str | None, tmp_path: Path) -> None:
+def test_a_posted_call_waits_only_while_the_program_does(
+    live: Live, nodes: str | None, tmp_path: Path
+) -> None:
     path = tmp_path / "t.json"
-    result = traced(path, 1, "posted", nodes=nodes)
-    assert result.returncode == 0, result.report()
+    traced(live, path, 1, "posted", nodes=nodes)
     assert blamed(load(path), line("posted")) == {1}
 
 
 @pytest.mark.parametrize("env", [{}, pytest.param(PYTHON, marks=ONCE)])
-def test_after_a_kill_the_parts_have_all_calls(env: dict[str, str], tmp_path: Path) -> None:
+def test_after_a_kill_the_parts_have_all_calls(
+    live: Live, env: dict[str, str], tmp_path: Path
+) -> None:
     path = tmp_path / "t.json"
-    result = traced(path, 1, "killed", env=env)
-    assert result.returncode != 0
+    traced(live, path, 1, "killed", env=env, expect="failure")
     assert not path.exists()
     trace = join(folder_of(path))
     running = [call for call in trace.calls if call.running]
@@ -126,10 +132,9 @@ def test_xupc_run_joins_what_a_dead_job_leaves(tmp_path: Path) -> None:
 
 
 @ONCE
-def test_many_calls_take_a_bounded_file_and_are_all_counted(tmp_path: Path) -> None:
+def test_many_calls_take_a_bounded_file_and_are_all_counted(live: Live, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
-    result = traced(path, 1, "many", n=2, nodes=None)
-    assert result.returncode == 0, result.report()
+    traced(live, path, 1, "many", n=2, nodes=None)
     trace = load(path)
     (total,) = [total for total in trace.totals if total.line.endswith(line("many"))]
     assert total.calls == 2 * 40_000
@@ -138,8 +143,9 @@ def test_many_calls_take_a_bounded_file_and_are_all_counted(tmp_path: Path) -> N
     assert path.stat().st_size < 40e6
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", ["a directory", "no directory", "a file in the way"])
-def test_a_bad_path_is_an_error_on_every_thread(case: str, tmp_path: Path) -> None:
+def test_a_bad_path_is_an_error_on_every_thread(live: Live, case: str, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     if case == "a directory":
         path.mkdir()
@@ -147,8 +153,7 @@ def test_a_bad_path_is_an_error_on_every_thread(case: str, tmp_path: Path) -> No
         path = tmp_path / "none" / "t.json"
     else:
         folder_of(path).write_text("")
-    result = traced(path, 1)
-    assert result.returncode != 0
+    result = traced(live, path, 1, expect="failure")
     words = "ValueError: init: XUPC_TRACE: expected a file that can be written, got"
     assert by_thread(result.stderr).count(words) == 3, result.report()
 
@@ -161,6 +166,6 @@ def test_nothing_stays_open(live: Callable[..., Any], env: dict[str, str], tmp_p
 
 
 @pytest.mark.parametrize("env", [{}, PYTHON])
-def test_hooks_get_each_call_once(live: Callable[..., Any], env: dict[str, str]) -> None:
+def test_hooks_get_each_call_once(live: Live, env: dict[str, str]) -> None:
     result = live(2, "tests/live/programs/hooks.py", env=env)
     assert result.stdout.count("good") == 2, result.report()

@@ -80,7 +80,7 @@ def test_private_arrays(form: str) -> None:
     for threads in range(1, 9):
         for rng, tree in trees(threads, amount(6, 300)):
             ran[check_private(form, tree, rng)] += 1
-    assert ran[True] > 5 * ran[False]  # some have no room for their blocks
+    assert ran[True] > 2 * ran[False]  # some have no room for their blocks: 5% in the mean
 
 
 @pytest.mark.soak

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,26 @@ def test_thinning_keeps_the_totals_and_the_same_operations_everywhere(tmp_path: 
     kept = [{c.op for c in trace.calls if c.thread == thread} for thread in (0, 1)]
     assert kept[0] == kept[1] == {op for op in range(1, 1001) if layout.stays(op, trace.level)}
     assert len(join(tmp_path, most=20).calls) <= 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks at /proc")
+def test_a_closed_part_holds_no_file(tmp_path: Path) -> None:
+    """A program may start xupc, and a trace, many times."""
+
+    def held() -> list[str]:
+        found = Path("/proc/self/maps").read_text().splitlines()
+        for entry in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(FileNotFoundError):  # of the folder that is listed
+                found.append(os.readlink(f"/proc/self/fd/{entry}"))
+        return [text for text in found if str(tmp_path) in text]
+
+    made = part(tmp_path, 0)
+    call(made, 1, (0, 100))
+    assert held()
+    made.close()
+    assert held() == []
+    made.say({"late": 1})  # no other file has its descriptor
+    assert [each.op for each in join(tmp_path).calls] == [1]
 
 
 def test_after_the_most_texts_number_0_stands_for_all_others() -> None:
