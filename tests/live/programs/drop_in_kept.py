@@ -195,9 +195,11 @@ def with_own_memory() -> None:
         for root in range(size):
             at_root_in_place(n, root, factors)
     repeated(lambda: exscan(3, 2))
-    for _ in range(3):  # long ones need no copy that is kept
-        reduce_in_place(100_000, 0, next(factors))
-        gather_in_place(100_000, size - 1, next(factors))
+    repeated(lambda: exscan(100_000), 2)  # calls of all sizes share the memory of the longest
+    repeated(lambda: reduce_in_place(50_000, 0, next(factors)), 2)
+    repeated(lambda: exscan(700))
+    for _ in range(2):  # for longer ones no memory is kept
+        reduce_in_place(2_100_000, 0, next(factors))
 
 
 def other_counts() -> None:

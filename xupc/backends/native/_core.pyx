@@ -410,6 +410,7 @@ cdef class Team:
     cdef public bint blocked  # `Job.blocks`, as between notify and wait: no cached call may run
     cdef xg_queue q  # calls in the background
     cdef Instance ahead  # the barrier in it that follows many calls without one
+    cdef object room  # an array of bytes, for calls that work on one that is not the program's
 
     def __cinit__(self, uintptr_t area, int n, int me, uintptr_t status, bint solo,
                   bint several,
@@ -441,6 +442,13 @@ cdef class Team:
 
     def __dealloc__(self):
         xg_drop(&self.q)
+
+    cdef int make_room(self, Py_ssize_t nbytes) except -1:
+        """Have an array of at least so many bytes in `room`: calls in turn use the same one."""
+        cdef cnp.npy_intp length = nbytes
+        if self.room is None or self.room.nbytes < nbytes:
+            self.room = cnp.PyArray_SimpleNew(1, &length, cnp.NPY_UINT8)
+        return 0
 
     @property
     def op(self):

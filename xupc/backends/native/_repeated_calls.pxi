@@ -30,7 +30,7 @@ cdef enum:
     PLACES = 128
     METHODS = 64
     MOST_ARGUMENTS = 4
-    SCRATCH_LIMIT = 1 << 16  # bytes that an entry keeps
+    SCRATCH_LIMIT = 1 << 24  # bytes that a team keeps
 
 cdef enum xd_scratch:
     NO_SCRATCH
@@ -310,8 +310,7 @@ cdef class _Repeated:
     cdef xd_scratch scratch
     cdef list posted  # for calls in the background; None for others
     cdef RequestCall free
-    cdef object room
-    cdef Py_ssize_t room_from, room_bytes  # the part of the result that is copied
+    cdef Py_ssize_t room_from, room_bytes  # the part of the result that is copied, or replaced
     cdef bint has_dst, has_src
     cdef Py_ssize_t dst_bytes, src_bytes
     cdef uintptr_t alignment
@@ -378,7 +377,7 @@ cdef class _Repeated:
         return True
 
     cdef bint bind_scratch(self, char *dst, char *src):
-        cdef char *room = cnp.PyArray_BYTES(<cnp.ndarray>self.room)
+        cdef char *room = cnp.PyArray_BYTES(<cnp.ndarray>self.instance.team.room)
         if self.scratch == SCRATCH_RESULT:
             return self.bind(room, src)
         memcpy(room, dst + self.room_from, self.room_bytes)
@@ -390,13 +389,12 @@ cdef class _Repeated:
         self.has_dst, self.room_from = True, begin
         self.alignment = src.dtype.alignment
         if self.scratch == SCRATCH_OPERANDS:
-            self.room = src
             self.room_bytes = src.nbytes
             self.dst_bytes = max(dst.nbytes, begin + self.room_bytes)
             if cnp.PyArray_BYTES(<cnp.ndarray>dst) != program.data or self.call.src.data != NULL:
                 return False
         else:
-            self.room = dst
+            self.room_bytes = dst.nbytes
             self.has_src, self.src_bytes = True, src.nbytes
             self.dst_bytes = dst.nbytes if program.data != NULL else 0
             if (cnp.PyArray_BYTES(<cnp.ndarray>src) != self.call.src.data
@@ -404,7 +402,7 @@ cdef class _Repeated:
                 return False
             if self.call.src.count >= 0:
                 self.call.src.nbytes = self.src_bytes
-        if self.room.nbytes > SCRATCH_LIMIT or self.dst_bytes > program.nbytes:
+        if self.room_bytes > SCRATCH_LIMIT or self.dst_bytes > program.nbytes:
             return False
         if program.count >= 0:
             program.nbytes = self.dst_bytes
@@ -609,6 +607,8 @@ cdef class CallTable:
             if not known:
                 return
             e.instance = arrays.instance
+            if e.scratch != NO_SCRATCH:
+                e.instance.team.make_room(e.room_bytes)
         elif isinstance(call, Instance):
             e.instance = call
         else:
