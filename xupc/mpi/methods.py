@@ -97,8 +97,8 @@ GROUPS = (
     Group(
         "Collectives on objects", TAKEN,
         "as above; the built-in table gives to MPI those whose pickles have more than 64 KiB on "
-        "average, and all on several nodes or more than 4 threads; on more than 4 threads MPI's "
-        "messages combine large objects, also under `XUPC_COMM=force`",
+        "average (gather, reduce: 16 KiB), and all on several nodes or more than 4 threads; on "
+        "more than 4 threads MPI's messages combine large objects, also under `XUPC_COMM=force`",
         "allgather allreduce alltoall bcast exscan gather reduce scan scatter",
         moves=True,
     ),
