@@ -489,6 +489,8 @@ class Story:
 
     def _prepare(self, sync: Sync, sources: Areas, results: Areas, *, tight: bool) -> int:
         """Add the users' accesses before a call; return the offset of its operands."""
+        inside = all(lo >= 0 and hi <= self.space for _, lo, hi in [*sources, *results])
+        assert inside, "a call needs more space than the story has: it would meet its neighbour"
         if not (tight and self._tight(sync[0], sources, results)):
             self._split(sync[0], sources, results)
         self._results, self._sources = results, sources

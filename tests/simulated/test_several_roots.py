@@ -41,6 +41,8 @@ PRIVATE = [v for v in VARIANTS if v.collective.startswith("allav_")]
 ROOTS = (1, 2, 3, 4)
 LINES = 64 // reductions.ITEM
 """Elements of a cache line."""
+LONGEST = 5 * LINES
+"""Elements of a block. A thread has two, and those before the first thread begin a block later."""
 
 
 def ids(variants: Sequence[Variant]) -> list[str]:
@@ -108,7 +110,7 @@ def _run(story: Any, rng: random.Random, name: str) -> None:
 
 def job_of(form: str, threads: int, rng: random.Random) -> reductions.Job:
     """Return a reduction of one or two blocks on each thread, the last one not always whole."""
-    block = rng.choice([1, LINES, 2 * LINES + 3, 40, 5 * LINES])
+    block = rng.choice([1, LINES, 2 * LINES + 3, 40, LONGEST])
     nelems = block * threads * rng.choice([1, 1, 2]) - rng.choice([0, 0, block // 2, block - 1])
     in_place = rng.random() < 0.4
     first = 0 if in_place else rng.randrange(threads)
@@ -124,7 +126,7 @@ def test_reductions(variant: Variant) -> None:
     for labels, roots, rng in sampled(variant, 24):
         way, tree, kernel = with_roots(variant, roots), Tree(labels), reductions.Symbols(False)
         tuning = reductions.tuning_of(rng.choice(list(TUNINGS)))
-        space = 100 * reductions.ITEM + reductions.Calls.shift
+        space = 3 * LONGEST * reductions.ITEM + reductions.Calls.shift
         story, calls = reductions.Calls(Planner(tree), space, kernel, rng.randrange(1 << 30)), 0
         for _ in range(3):
             job, sync = job_of(way.collective, tree.size, rng), rng.choice(SYNCS)

@@ -23,6 +23,7 @@ from unit.test_bench_results import result
 from xupc.api import lifecycle
 from xupc.bench.results import Result
 from xupc.cli.report import report_command
+from xupc.json_text import parsed
 from xupc.topology.node_spec import parse_nodes
 from xupc.tuning.selection_file import TEXT_OF_BUILT_IN, Found, load, read
 
@@ -191,3 +192,25 @@ def _said_of_settings() -> str | None:
     assert 0 < settings.heap_size < 1 << 46
     assert settings.timeout is None or settings.timeout > 0
     return None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b'"\\ud800"', b'"a\\uDFFFb"', b'"\xed\xa0\x80"', '"\ud800"'.encode("utf-16", "surrogatepass")],
+)
+def test_half_of_a_character_is_no_json(tmp_path: Path, name: bytes) -> None:
+    """Python reads it, but no file and no terminal takes it."""
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        parsed(name)
+    whole = tmp_path / "result.json"
+    result().save(whole)
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(whole.read_bytes().replace(b'"all_broadcast"', name))
+    assert bad.read_bytes() != whole.read_bytes()
+    with pytest.raises(ValueError, match=r"bad\.json: not readable as JSON"):
+        Result.load(bad)
+
+
+@pytest.mark.parametrize("name", [b'"\\ud83d\\ude00"', '"\U0001f600"'.encode(), b'"\\\\ud800"'])
+def test_whole_characters_are_json(name: bytes) -> None:
+    assert parsed(name) == json.loads(name)

@@ -18,14 +18,16 @@ ROOT = Path(xupc.__file__).parent
 # are modules of words that all rooms use. `backends` is what all backends have in common.
 ORDER = [
     "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs",
-    "byte_sizes", "call_trace",
+    "byte_sizes", "json_text", "call_trace",
     "topology", "pgas",
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
     "backends.interpreter", "health", "runtime", "api", "upc", "mpi", "bench", "report", "predict",
     "export", "cli", "testing", "__main__",
 ]  # fmt: skip
-WORDS = {"errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "byte_sizes"}
+WORDS = {
+    "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "byte_sizes", "json_text",
+}  # fmt: skip
 
 LONG = {"upc"}  # modules over 500 lines: it has the names of the documents
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..json_text import parsed
 from . import stats
 from .files import read_as, write_whole
 from .summary import Summary, typical
@@ -362,7 +363,7 @@ class Result:
             data = path.read_bytes()
             if data[:2] == b"\x1f\x8b":
                 data = gzip.decompress(data)
-            found = json.loads(data)
+            found = parsed(data)
         except FileNotFoundError:
             raise ValueError(f"there is no file {path}") from None
         except (OSError, EOFError, ValueError, RecursionError, zlib.error) as e:

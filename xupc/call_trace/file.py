@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..json_text import parsed
 from .events import TraceEvents
 from .join import Call, Total, Trace, join
 from .layout import folder_of
@@ -63,7 +63,7 @@ def load(path: Path) -> Trace:
     if path.is_dir():
         return join(path)
     try:
-        data = json.loads(path.read_bytes())["xupc"]
+        data = parsed(path.read_bytes())["xupc"]
         totals = [Total(**{**row, "causes": _numbered(row["causes"])}) for row in data["totals"]]
         return Trace(data["threads"], [], totals, data["level"], data["ns"], data["missing"])
     except (ValueError, KeyError, TypeError):
@@ -82,7 +82,7 @@ def load_calls(path: Path) -> Trace:
     if path.is_dir():
         return trace
     try:
-        events = json.loads(path.read_bytes())["traceEvents"]
+        events = parsed(path.read_bytes())["traceEvents"]
         most = max(about["thread"] for about in trace.threads) + 1
         trace.calls += (_call(event, most) for event in events if event.get("cat") in _CALLS)
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -1,0 +1,22 @@
+"""JSON that people may have changed, or that a disk has damaged."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["parsed"]
+
+
+def parsed(data: bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises
+    ------
+    ValueError
+        It is no JSON, or a string in it has half of a surrogate pair, which cannot be printed.
+    """
+    value = json.loads(data)
+    if not data.isascii() or b"\\ud" in data.lower():
+        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
+    return value
