@@ -158,7 +158,8 @@ def test_shared_arrays_on_several_nodes(form: str) -> None:
                 kernel = reductions.Symbols(ordered)
                 if not variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
                     continue
-                space = (96 if form != "reduce_scatter" else 48 * threads) * ITEM + Calls.shift
+                longest = 3 * 40 if form != "reduce_scatter" else 48 * threads
+                space = longest * ITEM + Calls.shift
                 story = Calls(Planner(tree), space, kernel, rng.randrange(1 << 30))
                 for tight in (True, False, True):
                     story.reduce(job, variant, sync, tuning, tight=tight)
