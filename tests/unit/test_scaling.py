@@ -5,40 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
 import pytest
+from unit.test_predict import call_on
 
 from xupc.algorithms import registry
-from xupc.algorithms.conditions import CallFacts
 from xupc.backends.simulator.rates import Rates
 from xupc.backends.simulator.sim_program import Program
 from xupc.backends.simulator.timeline import Clock, run
-from xupc.bench.results import Cell
 from xupc.plan.plan import Plan
 from xupc.plan.steps import BlockRef, Copy, Ranks, Signal, Wait
 from xupc.predict import machine_file, scaling
 from xupc.predict.candidates import Question, priced
 from xupc.predict.price import programs_of, steps_of, work_of
 from xupc.predict.scaling import EXACT, Measured, Shape, TooLarge, predict
-from xupc.report.plans import call_of
 from xupc.topology.tree import Tree
-from xupc.tuning.selection import Place, registered_name
+from xupc.tuning.selection import registered_name
 from xupc.tuning.selection_file import built_in
 
 DEFAULT = machine_file.find("default")
 Formula = Callable[[int, int], float]
-
-
-def call_on(shape: Shape, collective: str, nbytes: int) -> CallFacts:
-    nodes, threads = shape
-    tree = Tree(np.repeat(np.arange(nodes), threads).tolist())
-    tuning = built_in().tuning(Place.of(tree.node_sizes, "mpich", "fabric", oversubscribed=False))
-    return call_of(Cell(collective, nbytes, nbytes, sync="allsync"), tree, tuning)
-
-
-def variant_of(collective: str, name: str) -> registry.Variant:
-    entries = registry.registered(registered_name(collective))
-    return next(v for e in entries for v in e.variants if v.name == name)
 
 
 def asked(collective: str, nodes: int, threads: int, nbytes: int) -> Question:
