@@ -35,6 +35,8 @@ ONCE = pytest.mark.once
         ("against_others", 2, None),
         ("against_others", 3, "2,1"),
         ("functions_inside", 2, "1,1"),
+        pytest.param("context", 2, None, marks=ONCE),
+        ("context", 2, "1,1"),
         ("difference_and_split", 3, "1,1,1"),
         pytest.param("numbers", 3, "2,1", marks=ONCE),
     ],

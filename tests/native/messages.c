@@ -15,6 +15,7 @@
 
 #define MOST 16
 #define ROOM 256
+#define DELIVERED 1024 /* where a node root's memory has what it got in exchanges, 64 bytes a peer */
 #define REQUESTS 4096
 #define CHECK(what)                                                             \
     do {                                                                        \
@@ -33,6 +34,7 @@ typedef struct {
 
 static request all[REQUESTS]; /* 0 stands for none */
 static int me, handle_is_int;
+static int64_t bytes_sent;
 static unsigned draws = 1;
 
 static unsigned draw(unsigned below) {
@@ -66,6 +68,7 @@ static int begin(int sends, char *data, int n, int rank, int tag, char *out) {
     all[i] = (request){1, sends, sends ? me : rank, sends ? rank : me, tag, 0, (int)draw(4), 0, n,
                        data};
     put(out, i);
+    if (sends) bytes_sent += n;
     for (int j = 1; j < REQUESTS; j++) { /* its other end */
         request *a = &all[i], *b = &all[j];
         if (!b->used || b->done || b->sends == a->sends || b->from != a->from || b->to != a->to ||
@@ -157,7 +160,7 @@ typedef struct {
     int32_t numbers[3 * MOST + 8];
     char memory[4096];
     uint8_t tickets[4];
-    xm_piece pieces[2 * MOST];
+    xm_piece pieces[2 * MOST], got[2 * MOST];
     xm_message_of messages[16];
     xm_plan plan;
 } node_root;
@@ -198,8 +201,11 @@ static void make(node_root *r, int rank, int n, int flat) {
         for (int i = 0; i < slots; i++) {
             r->pieces[2 * i] = (xm_piece){i, 0, 64 * to[i], 8 + to[i]};
             r->pieces[2 * i + 1] = (xm_piece){i, 0, 64 * to[i] + 32, 3};
+            r->got[2 * i] = (xm_piece){i, 0, DELIVERED + 64 * of[i], 8 + rank};
+            r->got[2 * i + 1] = (xm_piece){i, 0, DELIVERED + 64 * of[i] + 32, 3};
         }
         r->plan.sends = r->pieces, r->rows[0].exchange.sends = 2 * slots;
+        r->plan.recvs = r->got, r->rows[0].exchange.recvs = 2 * slots;
     }
 }
 
@@ -207,6 +213,7 @@ static void make(node_root *r, int rank, int n, int flat) {
 static int meet(int n, const uint64_t *fps, const uint64_t *values, uint64_t wrote) {
     int left = n, differs = 0;
     int over_for[MOST] = {0};
+    int64_t head_and_data = 0, before = bytes_sent; /* in one pass of the exchange */
     for (int k = 0; k < n; k++) {
         node_root *r = &job[k];
         r->team.epoch++, r->in.op++;
@@ -214,6 +221,9 @@ static int meet(int n, const uint64_t *fps, const uint64_t *values, uint64_t wro
         r->team.node_value = values[k], r->team.node_conflict = 0;
         r->team.node_wrote = wrote >> k & 1;
         r->in.pc[0] = 0;
+        head_and_data += r->wire.x.slots * (int64_t)sizeof(xm_head);
+        for (int i = 0; r->rows[0].exchange.led && i < r->rows[0].exchange.sends; i++)
+            head_and_data += r->pieces[i].n;
     }
     for (int guard = 0; left && guard < 100000; guard++) {
         me = (int)draw((unsigned)n);
@@ -227,11 +237,22 @@ static int meet(int n, const uint64_t *fps, const uint64_t *values, uint64_t wro
     }
     CHECK(!left);
     CHECK(differs == 0 || differs == n);
+    CHECK((bytes_sent - before) % head_and_data == 0 && bytes_sent - before <= 2 * head_and_data);
     for (int k = 0; k < n; k++) {
         CHECK(!xm_busy(&job[k].call));
         CHECK((job[k].team.verified == job[k].in.op) == !differs);
     }
     return differs != 0;
+}
+
+/* A node root has the data of an exchange from all others. */
+static void delivered(int k, int n) {
+    for (int from = 0; from < n; from++) {
+        if (from == k) continue;
+        const char *got = job[k].memory + DELIVERED + 64 * from, *its = job[from].memory + 64 * k;
+        CHECK(!memcmp(got, its, (size_t)(8 + k)));
+        CHECK(!memcmp(got + 32, its + 32, 3));
+    }
 }
 
 /* What an MPI that looks before it makes progress has brought is seen at once. */
@@ -317,17 +338,8 @@ int main(int argc, char **argv) {
         }
         differed += odd || conflict;
         if (led && wrote && !odd && !conflict) repeated++;
-        if (led && !odd && !conflict) { /* the last message's data lies behind the head */
-            for (int k = 0; k < n; k++) {
-                xm_exchange *x = &job[k].wire.x;
-                for (int i = 0; i < x->slots; i++) {
-                    const char *got = x->in + i * x->room + sizeof(xm_head);
-                    const char *its = job[x->of[i]].memory + 64 * k;
-                    CHECK(!memcmp(got, its, (size_t)(8 + k)));
-                    CHECK(!memcmp(got + 8 + k, its + 32, 3));
-                }
-            }
-        }
+        if (led && !odd && !conflict) /* each has what the others had for it, by now */
+            for (int k = 0; k < n; k++) delivered(k, n);
         /* mail to the next one: three pieces there, one of nothing; and perhaps one that never comes */
         int late = draw(4) == 0;
         for (me = 0; me < n; me++) {

@@ -25,6 +25,11 @@ BREAKS = {
         "memset(x->taken, 0, (size_t)x->slots);", ""),
     "the first round is the only one": ("if (++x->round < x->rounds)", "if (++x->round < 0)"),
     "pieces are put in one place": ("used[p.slot] += p.n;", ""),
+    "pieces are taken out of one message": (
+        "xm_place(x, x->in, x->more, *p)", "xm_place(x, x->in, x->more, *pieces)"),
+    "messages are as long as before": (
+        "(size_t)p->n);\n    memset(x->more, 0, sizeof *x->more * (size_t)x->slots);",
+        "(size_t)p->n);"),
     "nothing is sent again": (
         "x->again = 1; /* a thread wrote to another node's memory before it arrived: repeat */",
         "c->in->pc[0]++;"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import gc
 import os
@@ -280,6 +281,31 @@ def functions_inside(world: xupc.Team) -> None:
             assert (inside, refused) == (["outer"], ["barrier"])
 
 
+def context(world: xupc.Team) -> None:
+    """A posted call's function sees the context variables of the post, as after `errstate`."""
+    team = world.split(0)
+    place = contextvars.ContextVar("place", default="none")
+    one = [xupc.all_alloc(world.size, np.int64, 1, team=team) for _ in range(2)]
+    seen: list[tuple[str, str]] = []
+
+    def function(a: int, b: int) -> int:
+        seen.append((place.get(), np.geterr()["over"]))
+        return a + b
+
+    for _ in range(5):
+        seen.clear()
+        place.set("post")
+        with np.errstate(over="call"):
+            handle = xupc.all_reduce(
+                *one, xupc.FUNC, world.size, func=function, flags=xupc.ASYNC, team=team
+            )
+        place.set("wait")
+        handle.wait()
+        world.barrier()
+        if world.rank == 0:
+            assert set(seen) == {("post", "call")}, seen
+
+
 def difference_and_split(world: xupc.Team) -> None:
     """Messages that create a communicator are not mistaken for reports of differing calls."""
     mine = random.Random(world.rank)
@@ -371,7 +397,7 @@ TRIALS: dict[str, Callable[[xupc.Team], None]] = {
     for f in (
         mixed, crosswise, behind_a_split, never_blocks, free_with_parts, dropped,
         dropped_elsewhere, dropped_on_a_part, at_the_end, against_others, functions_inside,
-        difference_and_split, numbers, interrupted, stopped,
+        context, difference_and_split, numbers, interrupted, stopped,
     )
 }  # fmt: skip
 world_ = xupc.init(timeout=float(sys.argv[2]))
