@@ -483,10 +483,13 @@ def test_algorithms_are_measured_with_the_figures(
     tmp_path: Path, probed: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[HostFigures] = []
+    loads = [0.1]
+    monkeypatch.setattr(os, "getloadavg", lambda: loads * 3)
 
     def measure(plan: Plan, *_: Any, **__: Any) -> tuple[Result, int]:
         assert probed == []
         assert plan.prepare is not None
+        loads[:] = [99.0]  # by the trial of the algorithms
         plan.prepare.run(7.0)
         used.append(load(find()).figures_of("here"))
         return result(series(1, lambda n: PUSH)), 0
@@ -499,6 +502,7 @@ def test_algorithms_are_measured_with_the_figures(
     assert probed == [(JOB, 2, "1x2")] * tune_host.HOST_LAUNCHES
     assert os.environ["XUPC_TUNING"] == str(tmp_path / "not there yet")
     assert '[host."here"]\ndirect_min = 131072\ndirect_reduce = 1\n' in done.output
+    assert "others computed here" not in done.output
 
 
 def test_a_budget_that_is_too_short_is_refused_in_one_line(

@@ -60,14 +60,7 @@ def load(path: Path) -> Trace:
     ValueError
         It is no trace of xupc.
     """
-    if path.is_dir():
-        return join(path)
-    try:
-        data = parsed(path.read_bytes())["xupc"]
-        totals = [Total(**{**row, "causes": _numbered(row["causes"])}) for row in data["totals"]]
-        return Trace(data["threads"], [], totals, data["level"], data["ns"], data["missing"])
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path}: expected a trace that XUPC_TRACE has made") from None
+    return join(path) if path.is_dir() else _read(path, calls=False)
 
 
 def load_calls(path: Path) -> Trace:
@@ -78,13 +71,20 @@ def load_calls(path: Path) -> Trace:
     ValueError
         It is no trace of xupc.
     """
-    trace = load(path)
-    if path.is_dir():
-        return trace
+    return join(path) if path.is_dir() else _read(path, calls=True)
+
+
+def _read(path: Path, *, calls: bool) -> Trace:
+    """Return the trace in a file, with its calls or without; ValueError if it is none."""
     try:
-        events = parsed(path.read_bytes())["traceEvents"]
-        most = max(about["thread"] for about in trace.threads) + 1
-        trace.calls += (_call(event, most) for event in events if event.get("cat") in _CALLS)
+        whole = parsed(path.read_bytes())
+        data = whole["xupc"]
+        totals = [Total(**{**row, "causes": _numbered(row["causes"])}) for row in data["totals"]]
+        trace = Trace(data["threads"], [], totals, data["level"], data["ns"], data["missing"])
+        if calls:
+            most = max(about["thread"] for about in trace.threads) + 1
+            events = (event for event in whole["traceEvents"] if event.get("cat") in _CALLS)
+            trace.calls += (_call(event, most) for event in events)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path}: expected a trace that XUPC_TRACE has made") from None
     return trace

@@ -6,6 +6,7 @@ a choice that has a price.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import TypeGuard
@@ -13,7 +14,7 @@ from typing import TypeGuard
 from .facts import Facts, Thread
 from .mpi import FAMILY_NAMES, family_of, parse_version
 
-__all__ = ["MPI_SHM", "alone", "is_busy", "mpi_shortage", "remarks", "troubles"]
+__all__ = ["MPI_SHM", "alone", "mpi_shortage", "others_computed", "remarks", "troubles"]
 
 MIN_FREE = 64 << 20  # shared memory for a start, and what containers have by default
 FREE_PER_THREAD = 8 << 20  # what a thread's heap and buffers take at init, and some air
@@ -165,6 +166,18 @@ def is_busy(load: float, threads: float, cores: int) -> bool:
     `load`: the load average, read before so many `threads` are started.
     """
     return load >= 1 and load + threads > cores
+
+
+def others_computed(load: float, threads: int) -> str:
+    """Return the remark about measurements beside which others computed, empty if none did.
+
+    `load`: the load average before the command started a process; its own jobs count in a later
+    one.
+    """
+    cores = os.cpu_count() or 1
+    if not is_busy(load, threads, cores):
+        return ""
+    return f"the load average was {load:.1f} on {cores} cores: others computed here"
 
 
 def _busy(facts: Facts) -> Iterator[str]:

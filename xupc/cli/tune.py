@@ -153,7 +153,7 @@ def tune_command(
 
     Exits with 1 if a result was wrong, 3 if a launch took too long.
     """
-    began, status = common.began(), 0
+    began, load, status = common.began(), os.getloadavg()[0], 0
     given = {"--from": bool(results), "--host-only": host_only, "--drop-in": drop_in}
     file = _checked(given, output, json_file, dry_run)
     try:
@@ -162,15 +162,16 @@ def tune_command(
         else:
             shapes = options.shapes(threads, nodes)
             if drop_in:
-                _tune_drop_in(file, shapes, collectives, sizes, (budget, launches, began), verbose)
+                limits = budget, launches, began, load
+                _tune_drop_in(file, shapes, collectives, sizes, limits, verbose)
             elif host_only:
-                _tune_host(file, shapes)
+                _tune_host(file, shapes, load)
             if drop_in or host_only:
                 _end(file, dry_run)
                 return
             settings = _settings(collectives, sizes, variants)
             plan = _plan(settings, shapes, budget, launches, began)
-            result, status = _host_and_result(file, plan, json_file)
+            result, status = _host_and_result(file, plan, json_file, load)
         found = tune(result, file)
     except ValueError as error:
         if status:  # what went wrong has been said
@@ -210,7 +211,7 @@ def _tune_drop_in(
     shapes: tuple[Shape, ...],
     methods: Sequence[str],
     sizes: tuple[int, ...],
-    limits: tuple[float, int | None, float],
+    limits: tuple[float, int | None, float, float],
     verbose: bool,
 ) -> None:
     """Measure methods of mpi4py, and put the rules into the table; print what was decided."""
@@ -223,15 +224,15 @@ def _tune_drop_in(
         click.echo(line)
 
 
-def _tune_host(file: TuningFile, shapes: Sequence[Shape]) -> None:
+def _tune_host(file: TuningFile, shapes: Sequence[Shape], load: float) -> None:
     """Measure the figures of the host alone, put them into the table, and print them."""
     with _in_force(file):
-        click.echo(add_host(file, _most_threads(shapes), PROBE, needed=True))
+        click.echo(add_host(file, _most_threads(shapes), PROBE, load, needed=True))
 
 
 def _host_and_result(
-    file: TuningFile, plan: Plan, json_file: Path | None
-) -> tuple[Result, int]:  # fmt: skip
+    file: TuningFile, plan: Plan, json_file: Path | None, load: float
+) -> tuple[Result, int]:
     """Measure the algorithms, and before them the figures of the host, which they use.
 
     Nothing of the host is measured, nor printed, if the budget is too short for the algorithms.
@@ -239,7 +240,7 @@ def _host_and_result(
     said: list[str] = []
 
     def host(limit: float) -> None:
-        said.append(add_host(file, _most_threads(plan.shapes), limit))
+        said.append(add_host(file, _most_threads(plan.shapes), limit, load))
         in_force.write_text(file.text, encoding="utf-8")
 
     with _in_force(file) as in_force:

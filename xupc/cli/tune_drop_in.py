@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from xupc.bench.tuning_file import TuningFile, label_of
 from xupc.tuning.selection import CarrierRule, Place
 
 from .common import BudgetProblem, EnvironmentProblem
-from .diagnostics import is_busy
+from .diagnostics import others_computed
 from .jobs import measured_by
 from .tune_report import details, outline, remark, summary
 
@@ -55,6 +54,8 @@ class DropInPlan:
         The names in mpi4py, and bytes of a block.
     seconds
         The budget, from `began` on, by `time.monotonic`.
+    load
+        The load average at that time.
     launches
         Of each job; None: as many as the budget permits, up to 5.
     """
@@ -65,6 +66,7 @@ class DropInPlan:
     seconds: float
     launches: int | None
     began: float
+    load: float
 
 
 @dataclass
@@ -98,17 +100,14 @@ def add_carriers(
         raise click.UsageError("--drop-in: expected at least 2 threads, got -n 1")
     lines: list[str] = []
     for number, shape in enumerate(plan.shapes, 1):
-        load, cores = os.getloadavg()[0], os.cpu_count() or 1
         end = plan.began + plan.seconds * number / len(plan.shapes)
         measured = _measured(plan, shape, end, progress)
         cells = collected(launch["cells"] for launch in measured.launches)
         place = measured.place
         found = drop_in_tuned(place, cells, file.rest, file.carriers(place))
         remarks = [_made(shape, len(measured.launches))]
-        if is_busy(load, shape.threads, cores):
-            remarks.append(
-                f"the load average was {load:.1f} on {cores} cores: others computed here"
-            )
+        if busy := others_computed(plan.load, shape.threads):
+            remarks.append(busy)
         if list(found.rules) != list(file.carriers(place)):
             file.put_carriers(place, found.rules, [*remarks, _summary(found)])
         lines += _lines(found, measured, remarks[1:], verbose, SHOWN if not plan.shapes[1:] else 0)

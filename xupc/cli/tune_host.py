@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -14,7 +13,7 @@ from xupc.tuning.host_figures import HostFigures
 from xupc.tuning.selection_file import built_in
 
 from .common import EnvironmentProblem, figures_text
-from .diagnostics import is_busy
+from .diagnostics import others_computed
 from .jobs import measured_by
 from .tune_report import remark
 
@@ -23,13 +22,15 @@ __all__ = ["add_host"]
 HOST_LAUNCHES = 7  # if there is time
 
 
-def add_host(file: TuningFile, threads: int, limit: float, *, needed: bool = False) -> str:
+def add_host(
+    file: TuningFile, threads: int, limit: float, load: float, *, needed: bool = False
+) -> str:
     """Measure the figures of this host in jobs of its own, and put them into a table.
 
-    The jobs have so many threads, and together `limit` seconds. Returns what to print. If nothing
-    could be measured, this is the reason, unless the figures are `needed`: then it is an error.
+    The jobs have so many threads, and together `limit` seconds; `load` is the load average before
+    the command. Returns what to print. If nothing could be measured, this is the reason, unless the
+    figures are `needed`: then it is an error.
     """
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
     host, launches, why = _host_launches(threads, limit)
     if why:
         text = f"the figures of this host were not measured: {why}"
@@ -47,9 +48,8 @@ def add_host(file: TuningFile, threads: int, limit: float, *, needed: bool = Fal
     if kept:
         remarks.append(remark(f"as built in, since nothing is better beyond doubt: {kept}"))
         text += f"\n{remarks[-1]}"
-    if is_busy(load, threads, cores):
-        remarks.append(remark(f"the load average was {load:.1f} on {cores} cores: others computed "
-                             "here, and these figures may be wrong"))  # fmt: skip
+    if busy := others_computed(load, threads):
+        remarks.append(remark(f"{busy}, and these figures may be wrong"))
         text += f"\n{remarks[-1]}; repeat xupc tune --host-only when the machine is idle"
     if file.figures(host) != found:
         file.put_host(host, found, remarks)
