@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from ..errors import said, show
 
 __all__ = ["array_of", "refuse_masked"]
+
+_NUMBERS: Final = frozenset({int, float, complex, bool})
+# of DLPack: plain memory, and memory of CUDA or ROCm that the CPU addresses as its own
+_OF_THE_CPU: Final = frozenset({1, 3, 11, 13})
 
 
 def array_of(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
@@ -30,8 +34,8 @@ def array_of(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
     TypeError
         It is nothing of that, holds Python objects, or is a masked array.
     """
+    refuse_masked(x, what)
     found = x if isinstance(x, np.ndarray) else _seen_as_array(x, what, receives=receives)
-    refuse_masked(found, what)
     if found.dtype.hasobject:
         raise TypeError(
             f"{what}: expected numbers, bytes or records, got dtype {found.dtype}: an array of "
@@ -41,7 +45,13 @@ def array_of(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
 
 
 def refuse_masked(x: Any, what: str) -> None:
-    """Raise TypeError if `x` is a masked array: its mask would be lost silently."""
+    """Raise TypeError if `x` is a masked array, or a list with one: the mask would be lost."""
+    if isinstance(x, list | tuple):
+        kinds = set(map(type, x)) - _NUMBERS
+        if any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
+            for each in x:
+                refuse_masked(each, what)
+        return
     if type(x) is np.ndarray or not isinstance(x, np.ndarray):
         return
     if any(base.__name__ == "MaskedArray" for base in type(x).__mro__):  # numpy.ma stays unloaded
@@ -59,7 +69,7 @@ def _seen_as_array(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
     elif (view := _buffer(x)) is not None:
         x, see = view, np.asarray
     elif hasattr(x, "__dlpack__"):
-        see = np.from_dlpack
+        see = _on_the_cpu
     else:
         raise TypeError(f"{what}: expected an ndarray or a buffer, got {show(x)}")
     try:
@@ -70,6 +80,17 @@ def _seen_as_array(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
             f"{what}: expected an array of numbers in the memory of the CPU, got a {kind} that "
             f"numpy cannot read: {said(error)}"
         ) from None
+
+
+def _on_the_cpu(x: Any) -> NDArray[Any]:
+    """Return an ndarray on the memory of a tensor; BufferError if the CPU does not address it.
+
+    From a GPU numpy would ask for a copy, which a call would fill in place of the tensor.
+    """
+    kind, number = x.__dlpack_device__()
+    if int(kind) not in _OF_THE_CPU:
+        raise BufferError(f"it is in the memory of device {number}, of DLPack's type {int(kind)}")
+    return np.from_dlpack(x)
 
 
 def _buffer(x: Any) -> memoryview | None:

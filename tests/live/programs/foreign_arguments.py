@@ -32,6 +32,13 @@ class OnADevice(Tensor):
         raise BufferError("the tensor is in the memory of a GPU")
 
 
+class OffersACopy(Tensor):
+    """A tensor of a GPU that is copied for a reader on the CPU, as CuPy's are."""
+
+    def __dlpack_device__(self):
+        return 2, 1
+
+
 def raises(error, what, call, *arguments, **more):
     try:
         call(*arguments, **more)
@@ -100,6 +107,10 @@ for wrong, what in (
     ([[1.0], [2.0, 3.0]], "expected an array of numbers"),
     (3, "expected an ndarray or a buffer"),
     (OnADevice(room), "memory of a GPU"),
+    (OffersACopy(room), "memory of device 1"),
+    ([masked], "masked array"),
+    ((np.ma.masked, 2.0), "masked array"),
+    ([[0.0], [masked[0]]], "masked array"),
     (None if t < 0 else {1.0, 2.0}, "expected an ndarray or a buffer"),
 ):
     raises(TypeError, what, xupc.allav_gather_all, np.zeros(2 * t), wrong)
@@ -109,6 +120,11 @@ raises(ValueError, "read-only", xupc.allav_reduce_all, bytes(16), bytes(16), xup
 raises(TypeError, "masked array", xupc.allav_reduce_all, masked, room, xupc.ADD)
 shared = xupc.all_alloc(2 * t, np.float64, 2)
 raises(TypeError, "masked array", shared.__setitem__, slice(0, 2), masked)
+for wrong in (np.ma.masked, np.ma.masked_array(1.0, True), [np.ma.masked]):
+    raises(TypeError, "masked array", shared.__setitem__, 0, wrong)
+    raises(TypeError, "masked array", (shared + 1).__setitem__, 0, wrong)
+    raises(TypeError, "masked array", shared.__setitem__, slice(0, 1), wrong)
+raises(TypeError, "memory of device 1", xupc.allav_reduce_all, OffersACopy(room), room, xupc.ADD)
 raises(TypeError, "masked array", xupc.memput, shared, masked, 16)
 raises(TypeError, "masked array", xupc.memget, masked, shared, 16)
 raises(xupc.CollectiveMismatchError if me else TypeError, "masked array", xupc.node_broadcast,
