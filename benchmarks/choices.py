@@ -32,8 +32,8 @@ NAME = "choices"
 def measure(args: argparse.Namespace, out: Path, table: Path | None) -> Result:
     """Run xupc bench and return its result, with a table of the user's or without."""
     environment = {**os.environ, "XUPC_TUNING": str(table)} if table else dict(os.environ)
-    words = ["-m", "xupc", "bench", *COLLECTIVES, "-m", args.sizes, "--json", str(out), "--compact",
-             "--budget", f"{args.seconds:.0f}s"]
+    words = ["-m", "xupc", "bench", *COLLECTIVES, "-m", args.sizes, "--json", str(out), "--force",
+             "--compact", "--budget", f"{args.seconds:.0f}s"]
     if args.cluster:
         words = [str(SCRIPT), "run", "--name", NAME, "-n", "16", "--python", args.python,
                  "--timeout", f"{6 * args.seconds + 300:.0f}",

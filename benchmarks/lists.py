@@ -32,7 +32,7 @@ def measure(args: argparse.Namespace, out: Path) -> Result:
     names = [name + form for name in PLAIN for form in ("", *FORMS)]
     command = [args.python, "-m", "xupc", "bench", *names, "-n", str(args.threads), "-m", SIZES,
                "--flags", "auto", "--plan", "--launches", str(args.launches),
-               "--budget", f"{args.seconds:.0f}s", "--json", str(out), "--compact"]
+               "--budget", f"{args.seconds:.0f}s", "--force", "--json", str(out), "--compact"]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return Result.load(out)
 

@@ -46,7 +46,7 @@ def measure(args: argparse.Namespace, configuration: Configuration, python: str,
     """Run all launches of a configuration; return whether there is a result."""
     words = [python, "-m", "xupc", "bench", *tables.SUITES[args.suite], "-n", str(args.threads),
              "-m", args.sizes, "--flags", "auto", "--peer", "--launches", str(args.launches),
-             "--budget", f"{args.minutes * 60:.0f}s", "--json", out.name, "--compact"]
+             "--budget", f"{args.minutes * 60:.0f}s", "--force", "--json", out.name, "--compact"]
     words += ["--plan"] if args.suite != "values" else []
     words += ["--loop", "--sync", "allsync,mysync"] if args.loop else []
     if configuration.mpiexec_args:

@@ -160,7 +160,7 @@ def repeatability(launches: int, seconds: float, folder: Path) -> str:
         subprocess.run([sys.executable, "-m", "xupc", "bench", *HURT, *SPARED, "-n", str(THREADS),
                         "-m", "8,1K,64K,1M", "--flags", "auto,PULL,PUSH", "--peer",
                         "--launches", str(launches), "--budget", f"{seconds:.0f}s",
-                        "--json", str(out)], stdout=subprocess.DEVNULL, check=True)
+                        "--force", "--json", str(out)], stdout=subprocess.DEVNULL, check=True)
         found.append(Result.load(out).jobs[0])
     agree, every, apart = overlaps(*found)
     lines = [f"- the same command twice ({launches} launches of {seconds / launches:.0f} s each): "

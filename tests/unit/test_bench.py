@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from xupc.backends.native.native_core import core
-from xupc.bench import osu_text, stats, suites
+from xupc.bench import driver, osu_text, stats, suites
 from xupc.bench.collect import Collector, lines_of, wrong_results
 from xupc.bench.oracle import COLLECTIVES, Work
 from xupc.bench.results import OURS, PEER, Result
@@ -30,6 +30,7 @@ from xupc.bench.settings import (
 from xupc.byte_sizes import size_of
 from xupc.cli import main
 from xupc.cli.bench import Output
+from xupc.cli.mpi import LaunchError
 from xupc.flags import IN_MYSYNC, OUT_MYSYNC, OUT_NOSYNC, PULL
 from xupc.specs import SPECS, parse_name
 
@@ -497,6 +498,34 @@ def test_a_sudden_end_keeps_the_file_there_is(tmp_path: Path) -> None:
     assert b"xupc" in before[1]
     output.write_measured(collected(HEAD, begin()))
     assert (path.read_bytes(), table.read_bytes()) == before
+
+
+@pytest.mark.parametrize("words", [["bench", "--json"], ["bench", "--csv"], ["tune", "--json"]])
+def test_a_file_that_exists_is_not_replaced(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is refused before it measures: an hour's result stays."""
+    asked: list[object] = []
+
+    def measure(*_: object, **__: object) -> None:
+        asked.append("measured")
+        raise LaunchError("nothing runs here")
+
+    monkeypatch.setattr(driver, "measure", measure)
+    path = tmp_path / "r"
+    path.write_text("an earlier result", encoding="utf-8")
+    command, option = words
+    table = ["-o", str(tmp_path / "table")] if command == "tune" else []
+    given = [command, "all_gather", "-n", "2", "-m", "8", *table, option, str(path)]
+    done = CliRunner().invoke(main, given)
+    assert (done.exit_code, asked) == (2, []), done.output
+    assert f"{option} {path}: expected a new file, but it exists" in done.output
+    assert path.read_text(encoding="utf-8") == "an earlier result"
+    done = CliRunner().invoke(main, [*given, "--force"])
+    assert (done.exit_code, asked) == (4, ["measured"]), done.output
+    if command == "bench":  # which would read it, and add to it
+        done = CliRunner().invoke(main, [*given, "--append", "--json", str(tmp_path / "new")])
+        assert (done.exit_code, asked) == (4, ["measured"] * 2), done.output
 
 
 def test_two_runs_do_not_add_to_one_file(tmp_path: Path) -> None:

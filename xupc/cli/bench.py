@@ -30,7 +30,7 @@ from xupc.bench.settings import ALGORITHMS, VARIANTS, Settings, Shape, cases
 
 from . import common, options
 from .bench_jobs import find_launcher
-from .common import BudgetProblem, EnvironmentProblem, check_crowd, check_writable, examples, in_job
+from .common import BudgetProblem, EnvironmentProblem, check_crowd, check_outputs, examples, in_job
 from .launcher import EXIT_WRONG
 from .mpi import LaunchError
 from .progress import Progress
@@ -127,14 +127,12 @@ LAST_WORD = 5  # seconds that other threads of a job leave to thread 0 at an end
 )  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write everything, every repetition included (.gz: compressed).")  # fmt: skip
-@click.option(
-    "--compact",
-    is_flag=True,
-    help="In the --json file keep a summary of each launch, not every repetition.",
-)
+@click.option("--compact", is_flag=True,
+              help="In the --json file keep a summary of each launch, no repetitions.")  # fmt: skip
 @click.option("--append", is_flag=True, help="Add the launches to what the --json file holds.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Write a table with a line for each candidate of each size.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace files of --json and --csv that exist.")
 @click.option(
     "--seed", type=click.IntRange(min=0), default=1, show_default=True,
     help="The seed of the order in which candidates take turns.",
@@ -161,8 +159,8 @@ def bench_command(**given: Any) -> None:
     launch took too long.
     """
     began = common.began()
-    check_writable(given["json_file"])
-    check_writable(given["csv_file"])
+    files = ("--json", given["json_file"]), ("--csv", given["csv_file"])
+    check_outputs(files, replace=given["force"] or given["append"])
     if given["compact"] and given["json_file"] is None:
         raise click.UsageError("--compact needs --json FILE: the file to write in compact form")
     output = Output(given)

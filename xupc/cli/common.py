@@ -19,8 +19,8 @@ from .launcher import EXIT_ENVIRONMENT, EXIT_USAGE
 from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
-    "BudgetProblem", "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_writable",
-    "examples", "figures_text", "in_job", "plain", "refuse_existing",
+    "BudgetProblem", "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_outputs",
+    "check_writable", "examples", "figures_text", "in_job", "plain", "refuse_existing",
 ]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts
@@ -97,6 +97,14 @@ def refuse_existing(targets: Sequence[tuple[str, Path | None]]) -> None:
                 f"{option} {path}: expected a new file, but it exists; name another one, or "
                 "replace it with --force"
             )
+
+
+def check_outputs(targets: Sequence[tuple[str, Path | None]], *, replace: bool) -> None:
+    """Raise UsageError if one of the files cannot be written, or would be replaced."""
+    for _, path in targets:
+        check_writable(path)
+    if not replace:
+        refuse_existing(targets)
 
 
 def check_crowd(threads: int, extra: Sequence[str]) -> None:

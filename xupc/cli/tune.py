@@ -35,6 +35,7 @@ from .common import (
     BudgetProblem,
     EnvironmentProblem,
     check_crowd,
+    check_outputs,
     check_writable,
     examples,
     in_job,
@@ -105,6 +106,7 @@ THIN = 2  # index in `thinned`: without -m every third size of the drop-in's met
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Keep what was measured, for xupc report.",
 )  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace the file of --json if it exists.")
 @click.option(
     "--host-only", is_flag=True, help="Measure only the figures of this host, which takes seconds."
 )
@@ -131,6 +133,7 @@ def tune_command(
     results: tuple[Path, ...],
     output: Path | None,
     json_file: Path | None,
+    force: bool,
     host_only: bool,
     drop_in: bool,
     variants: bool,
@@ -155,7 +158,7 @@ def tune_command(
     """
     began, load, status = common.began(), os.getloadavg()[0], 0
     given = {"--from": bool(results), "--host-only": host_only, "--drop-in": drop_in}
-    file = _checked(given, output, json_file, dry_run)
+    file = _checked(given, output, json_file, force, dry_run)
     try:
         if results:
             result = joined(results)
@@ -169,8 +172,7 @@ def tune_command(
             if drop_in or host_only:
                 _end(file, dry_run)
                 return
-            settings = _settings(collectives, sizes, variants)
-            plan = _plan(settings, shapes, budget, launches, began)
+            plan = _plan(_settings(collectives, sizes, variants), shapes, budget, launches, began)
             result, status = _host_and_result(file, plan, json_file, load)
         found = tune(result, file)
     except ValueError as error:
@@ -178,14 +180,17 @@ def tune_command(
             click.echo(f"Error: {error}", err=True)
             sys.exit(status)
         raise click.UsageError(str(error)) from None
-    for line in report(found, result, verbose=verbose):
-        click.echo(line)
+    click.echo("".join(f"{line}\n" for line in report(found, result, verbose=verbose)), nl=False)
     _end(file, dry_run)
     sys.exit(EXIT_WRONG if has_wrong_results(result) else status)
 
 
 def _checked(
-    given: Mapping[str, bool], output: Path | None, json_file: Path | None, dry_run: bool
+    given: Mapping[str, bool],
+    output: Path | None,
+    json_file: Path | None,
+    force: bool,
+    dry_run: bool,
 ) -> TuningFile:
     """Return the table to change; UsageError if options contradict each other.
 
@@ -196,7 +201,7 @@ def _checked(
     path = _table_path(output)
     if option := next((name for name, there in given.items() if there), ""):
         _refuse_measuring(option)
-    check_writable(json_file)
+    check_outputs([("--json", json_file)], replace=force)
     return _opened(path, dry_run)
 
 
