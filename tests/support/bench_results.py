@@ -120,6 +120,14 @@ def job(
     return Job(threads, nodes, hosts, dict(ABOUT), clock, bounds, started, cells)
 
 
+def cut(whole: Job, measured: int) -> Job:
+    """Return a job whose launches came to its first cells only, as those that a budget cuts."""
+    for cell in whole.cells[measured:]:
+        for candidate in cell.candidates:
+            candidate.ns = [[] for _ in candidate.ns]
+    return whole
+
+
 def result(*jobs: Job) -> Result:
     """A whole file."""
     return Result(["xupc", "bench", "--peer"], "2026-11-21T10:00:00Z", jobs=list(jobs))

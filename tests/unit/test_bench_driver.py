@@ -12,6 +12,7 @@ import pytest
 
 from xupc.bench import driver
 from xupc.bench.launch_plan import Plan
+from xupc.bench.osu_text import osu
 from xupc.bench.results import Result
 from xupc.bench.settings import Settings, Shape
 from xupc.cli import bench_jobs
@@ -29,17 +30,18 @@ class Jobs:
         self.names = names
         self.takes = takes
         self.cell: dict[str, Any] = {"collective": "all_gather", "nbytes": 8, "moved": 8}
+        self.more: list[dict[str, Any]] = []  # further cells, to which no launch comes
 
     def __call__(self, command: list[str], *_: Any, **__: Any) -> Outcome:
         at = next(i for i, word in enumerate(command) if word.endswith(".worker"))
         threads = int(command[command.index("-n") + 1])
         self.settings.append(Settings.from_json(command[at + 2]))
         candidates = [{"name": n, "kind": "ours", "call": n} for n in self.names]
-        cell = {**self.cell, "candidates": candidates}
+        cells = [{**cell, "candidates": candidates} for cell in (self.cell, *self.more)]
         lines = [
             {"about": ABOUT, "hosts": ["here"]},
             {"threads": threads, "nodes": [list(range(threads))], "clock": "monotonic",
-             "began": "2026-11-22T00:00:00Z", "seed": 1, "cells": [cell]},
+             "began": "2026-11-22T00:00:00Z", "seed": 1, "cells": cells},
             {"cell": 0, "ns": [[5]] * len(self.names), "wrong": [[]] * len(self.names)},
             {"seconds": 1.0, "load": [0.0, 0.0], "others": 0.25},
         ]  # fmt: skip
@@ -169,6 +171,24 @@ def test_many_threads_get_more_time_for_their_runs(monkeypatch: pytest.MonkeyPat
     first, _, other, _ = [s.seconds for s in jobs.settings]
     assert first == pytest.approx(2 / 10 * 1000, rel=0.05)
     assert other == pytest.approx(1 / 2 * 1000, rel=0.05)
+
+
+def test_a_launch_that_the_budget_cuts_names_what_it_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A note gives the reason, the table of figures the calls."""
+    jobs = Jobs()
+    jobs.more = [{"collective": "all_gather", "nbytes": n, "moved": n} for n in (64, 512)]
+    settings = Settings(("all_gather",), sizes=(8, 64, 512), limited=True)
+    found = measured(
+        monkeypatch, jobs, 2, settings=settings, launches=1, seconds=60.0, least=1
+    )  # fmt: skip
+    assert found.notes == [
+        "launch 1 of 1, 2 threads: cut after 1 of 3 cells: the budget is spent"
+    ]  # fmt: skip
+    assert [cell.nbytes for cell in found.jobs[0].unmeasured] == [64, 512]
+    assert "\n# not measured: all_gather, blocks of 64, 512 bytes\n" in osu(found)
+    assert "not measured" not in osu(measured(monkeypatch, Jobs(), 2))
 
 
 def test_a_signal_in_the_trial_is_no_lack_of_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from support.bench_results import job, result
+from support.bench_results import cut, job, result
 from support.vega_drawing import NODE, plot_width
 
 from xupc import cli
@@ -19,7 +19,7 @@ from xupc.bench.settings import Shape
 from xupc.cli import demo
 from xupc.cli.demo import FILES, MARK, Folder
 from xupc.cli.example_jobs import example
-from xupc.report.demo_page import Story, headline, render
+from xupc.report.demo_page import Story, doubts, headline, render
 from xupc.report.findings import Findings
 from xupc.report.ratio_chart import ratio_chart
 
@@ -116,6 +116,16 @@ def test_a_wheel_has_the_examples_that_the_demo_runs() -> None:
 )
 def test_the_headline_says_what_was_found(made: Job, words: str) -> None:
     assert words in headline(Findings(made))
+
+
+def test_calls_that_the_budget_left_out_are_named() -> None:
+    """The text and the page name them; they have no row."""
+    found = result(cut(compared(0.3), 1))
+    named = "Not measured, since the launches ended before: allav_exchange of 8 B."
+    assert named in doubts(found)
+    page = render(Story(found, Shape(4, "2x2"), 64_000, b"before", b"after", [], ""))
+    assert named in page
+    assert "in 1 of 1 measurements" in page
 
 
 def test_the_chart_marks_what_is_no_win() -> None:

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
-from support.bench_results import COLLECTIVES, SIZES, job, result
+from support.bench_results import COLLECTIVES, SIZES, cut, job, result
 from support.report_page import without_library
 from support.vega_drawing import NODE, charts_of, drawings
 
@@ -79,6 +79,7 @@ KINDS: dict[str, Callable[[], list[Job]]] = {
             *COLLECTIVES, "all_scatter", "all_gather"))
     ],
     "nothing measured": lambda: [NOTHING],
+    "cut launches": lambda: [cut(small("1x2"), 4), cut(small("4x4"), 0)],
     "no jobs": list,
     "times of nothing": lambda: [
         Job(2, [[0, 1]], cells=[Cell("all_broadcast", 8, 16, candidates=[
@@ -427,6 +428,21 @@ def test_what_else_differs_comes_first(tmp_path: Path) -> None:
     assert "The two differ in more than times: hosts (" in text
     assert "then Another 1.0" in text
     assert "did not take turns" in text
+
+
+def test_calls_without_figures_are_named_and_not_counted(tmp_path: Path) -> None:
+    """They were to be measured, but each launch ended before."""
+    found = cut(small("1x2"), 4)  # of 3 calls with blocks of 8, 4096 and 2097152 bytes
+    assert report(tmp_path, result(found)).exit_code == 0
+    named = (
+        "Not measured, since the launches ended before: all_gather_all of 4 KiB, 2 MiB; "
+        "all_exchange of 8 B, 4 KiB, 2 MiB."
+    )
+    for text in texts(tmp_path):
+        assert named in text.replace("\\", "")
+        assert "4 cells of 2 kinds of call" in text
+    report(tmp_path, result(cut(small("1x2"), 0)))
+    assert "Nothing was measured." in texts(tmp_path)[1]
 
 
 def test_a_chosen_plan(tmp_path: Path) -> None:

@@ -113,8 +113,7 @@ class Collector:
     @property
     def measured(self) -> bool:
         """Return whether a cell has a repetition."""
-        cells = self.job.cells if self.job is not None else []
-        return any(candidate.measured for cell in cells for candidate in cell.candidates)
+        return self.job is not None and any(cell.measured for cell in self.job.cells)
 
     def widths(self) -> tuple[float, ...]:
         """Return how uncertain every cell is: its widest interval as a share of the median."""

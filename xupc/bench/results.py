@@ -217,6 +217,11 @@ class Cell:
         counts = (c.count(k) for c in self.candidates for k in range(len(c.ns)))
         return min(counts, default=0)
 
+    @property
+    def measured(self) -> bool:
+        """Return whether a candidate has at least one repetition."""
+        return any(candidate.measured for candidate in self.candidates)
+
     def of_kind(self, kind: str) -> Iterator[Candidate]:
         """Return the candidates of a kind that have at least one repetition."""
         return (c for c in self.candidates if c.kind == kind and c.measured)
@@ -283,6 +288,11 @@ class Job:
         threads = f"{self.threads} thread{'s'[: self.threads != 1]}"
         return threads if len(self.nodes) == 1 else f"{threads} on {len(self.nodes)} nodes"
 
+    @property
+    def unmeasured(self) -> list[Cell]:
+        """Return the cells without a repetition: each launch ended before it came to them."""
+        return [cell for cell in self.cells if not cell.measured]
+
     def check_nodes(self, where: str) -> None:
         """Raise ValueError unless each thread is on exactly one node."""
         if sorted(t for node in self.nodes for t in node) != list(range(self.threads)):
@@ -318,8 +328,7 @@ class Result:
     @property
     def is_empty(self) -> bool:
         """Return whether nothing was timed."""
-        cells = (cell for job in self.jobs for cell in job.cells)
-        return not any(c.measured for cell in cells for c in cell.candidates)
+        return not any(cell.measured for job in self.jobs for cell in job.cells)
 
     @property
     def is_compact(self) -> bool:

@@ -138,7 +138,8 @@ def curves(group: Sequence[Standing], lines: Sequence[Line], bounds: Sequence[Bo
     cells = [standing.cell for standing in group]
     limits = [_Limit(b.name, [(c.nbytes, b.least(c)) for c in cells]) for b in bounds]
     moved = {cell.nbytes: cell.moved for cell in cells}
-    if len({size for size in moved if size > 0}) < 2:
+    points = [point for line in lines if line.kind != FLOOR for point in line.points]
+    if len({size for size, e in points if size > 0 and e.value > 0}) < 2:
         return []
 
     def as_rate(nbytes: int, ns: float) -> float:

@@ -306,7 +306,20 @@ def warnings(job: Job) -> list[str]:
     if wrong:
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         found.append(f"WRONG RESULTS: {'; '.join(wrong[:5])}{more}.")
-    return found + _busy(job)
+    return [*found, *_unmeasured(job), *_busy(job)]
+
+
+def _unmeasured(job: Job) -> list[str]:
+    """Return a sentence that names the calls without figures."""
+    by_call: dict[str, list[str]] = {}
+    for cell in job.unmeasured:
+        sizes = by_call.setdefault(cell.title, [])
+        sizes += [formatting.size(cell.nbytes)] if cell.nbytes else []
+    calls = [f"{title} of {', '.join(sizes)}" if sizes else title
+             for title, sizes in by_call.items()]  # fmt: skip
+    if not calls:
+        return []
+    return [f"Not measured, since the launches ended before: {'; '.join(calls)}."]
 
 
 def _busy(job: Job) -> list[str]:

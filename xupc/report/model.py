@@ -101,17 +101,17 @@ def job_content(result: Result, job: Job, choice: Choice | None) -> Content:
 
 def _summary(findings: Findings) -> str:
     """Return in sentences what was compared, with the outcome."""
-    job, standings = findings.job, findings.standings
+    job, standings = findings.job, [s for s in findings.standings if s.times]
     if not standings:
         return "Nothing was measured."
-    sizes = [n for n in findings.sizes if n]
+    sizes = sorted({s.cell.nbytes for s in standings} - {0})
     span = ""
     if sizes:
         ends = [formatting.size(sizes[0]), formatting.size(sizes[-1])]
         span = f", blocks of {' to '.join(dict.fromkeys(ends))}"
     said = (
         f"{formatting.count(len(standings), 'cell')} of "
-        f"{formatting.count(len(findings.groups), 'kind')} of call{span}, "
+        f"{formatting.count(len({s.cell.title for s in standings}), 'kind')} of call{span}, "
         f"in {formatting.count(len(job.launches), 'launch')}."
     )
     if not findings.peers:
