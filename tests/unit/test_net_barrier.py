@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from xupc.comm.net_barrier import Rounds, rounds_along, rounds_among
+from xupc.comm.net_barrier import CONFLICT, EXCHANGE, Rounds, differs, rounds_along, rounds_among
 from xupc.topology.levels import node_levels
 from xupc.topology.machine import describe
 
@@ -66,3 +66,26 @@ def test_all_learn_of_all(machine: str) -> None:
     assert sum(len(to) for each in rounds for to, _ in each) == 2 * (levels.size - 1)
     for number in range(10):
         assert learn(rounds, Random(number)) == [set(range(levels.size))] * levels.size
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "flags", "mine", "expected"),
+    [
+        (7, 7, 0, 7, False),
+        (7, 7, 0, None, False),
+        (7, 9, 0, 7, True),
+        (7, 9, 0, None, True),
+        (7, 7, CONFLICT, 7, True),
+        (7, 7, CONFLICT, None, True),
+        (7, 7, CONFLICT << 1, 7, False),
+        (9, 9, 0, 7, True),
+        (5, 5, 0, 7, True),
+        (0, 0, 0, 7, True),
+    ],
+)
+def test_what_a_message_shows(
+    low: int, high: int, flags: int, mine: int | None, expected: bool
+) -> None:
+    """Fingerprints of the senders that differ, a conflict, or another call than that of `mine`."""
+    message = EXCHANGE.pack(low, high, 1, flags) + b"data"
+    assert differs(message, mine) is expected
