@@ -53,10 +53,12 @@ class TeamRecords(TeamPlans):
             self.core.spoil(fingerprint("function", self.rank))
 
     def raise_failure(self) -> None:
-        """Raise the error of a user's function on this thread, if there is one, and forget it."""
+        """Raise the error of a user's function on a team of one thread, and forget it.
+
+        No other thread's fingerprint is compared with this one's, which may stay as it is.
+        """
         if self._failure is not None:
             error, self._failure = self._failure[0], None
-            self.core.spoil(0)
             raise self.job.agree(error)
 
     def account(self, record: CallRecord, op: int) -> CallRecord:
