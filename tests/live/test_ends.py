@@ -66,6 +66,7 @@ def exits(live: Live, how: str, value: str, status: int, via: str, nodes: str | 
     said_of_it = f"thread 1: the end of the program, by SystemExit({text})"
     assert said_of_it in result.stderr, result.report()
     assert "finalize()" not in result.stderr, result.report()
+    assert "job_end.py" not in result.stderr, "lines of xupc, none of the program"
 
 
 @pytest.mark.skipif(core is None, reason="without the core an exit status is not known at the end")

@@ -52,6 +52,22 @@ def test_all_frames_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert traceback_text(error) == "".join(traceback.format_exception(error))
 
 
+def test_an_error_at_the_end_of_the_program_has_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line of the program made the call; an error of another kind may be a fault of xupc."""
+
+    def call() -> None:
+        raise xupc.CollectiveMismatchError("the threads differ")
+
+    error = caught(call)
+    assert traceback_text(error, at_end=True) == (
+        "xupc.errors.CollectiveMismatchError: the threads differ\n"
+    )
+    other = caught(lambda: as_shape([Odd()], "f"))
+    assert "shape.py" in traceback_text(other, at_end=True)
+    monkeypatch.setenv("XUPC_TRACEBACK", "full")
+    assert "in call" in traceback_text(error, at_end=True)
+
+
 def test_causes_are_shortened_too() -> None:
     """Of errors that another one was raised from, or while it was handled."""
 

@@ -92,7 +92,7 @@ def leave(
         _end_job(current.team.job, value)
 
 
-def _report(error: BaseException | None) -> None:
+def _report(error: BaseException | None, *, at_end: bool = False) -> None:
     """Print the traceback of an error in one piece, with others' that are the same.
 
     Launchers merge what threads write, each piece as it comes, and Python would write a
@@ -104,7 +104,7 @@ def _report(error: BaseException | None) -> None:
         if error.code is None or isinstance(error.code, int):  # Python prints neither
             words = f"SystemExit: {error.code}\n" if size > 1 and error.code else ""
     else:
-        words = "" if error is None else traceback_text(error)
+        words = "" if error is None else traceback_text(error, at_end=at_end)
     if words:
         with contextlib.suppress(Exception):  # stderr may have no reader
             sys.stderr.flush()
@@ -195,6 +195,6 @@ def _end(words: str) -> None:
     try:
         _finalize(CallRecord.of_end(words, status), ends=True)
     except BaseException as e:
-        _report(e)
+        _report(e, at_end=True)
         with contextlib.suppress(Exception):
             _end_job(team.job, e, status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from traceback import FrameSummary, StackSummary, TracebackException
+from traceback import FrameSummary, StackSummary, TracebackException, format_exception_only
 
 from ..errors import OWN, XupcError
 
@@ -13,15 +13,21 @@ _CORE = f"{__package__.partition('.')[0]}.backends.native."  # how functions of 
 _ABOUT_ARGUMENTS = (XupcError, ValueError, TypeError, IndexError, OverflowError)
 
 
-def traceback_text(error: BaseException) -> str:
+def traceback_text(error: BaseException, *, at_end: bool = False) -> str:
     """Return the traceback of an error that a program does not catch.
+
+    At the end of a program no line of it makes the call: an error of xupc has no frames then.
 
     Frames of xupc are left out of an error about a call and of those that it came from. So is an
     error of xupc alone that it came from, if both say the same. Any other error may be a fault of
     xupc, so all frames are shown. ``XUPC_TRACEBACK=full`` shows all.
     """
+    if os.environ.get("XUPC_TRACEBACK") == "full":
+        return "".join(TracebackException.from_exception(error).format())
+    if at_end and isinstance(error, XupcError):
+        return "".join(format_exception_only(error))
     found = TracebackException.from_exception(error)
-    if isinstance(error, _ABOUT_ARGUMENTS) and os.environ.get("XUPC_TRACEBACK") != "full":
+    if isinstance(error, _ABOUT_ARGUMENTS):
         _shorten(found)
     return "".join(found.format())
 

@@ -93,7 +93,8 @@ class JobAbort:
                 time.sleep(PASSED_ON)
                 abort_all(status)
             self._await_abort()
-        os._exit(status)
+        ended = self.control.ended  # of the thread that ends the job: `xupc run` takes the first
+        os._exit(status if ended is None else ended)
 
     def _that_counts(self, status: int) -> int:
         """Return `status`, or the status of an interrupted thread that caused this error."""
