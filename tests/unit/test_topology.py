@@ -470,7 +470,7 @@ def test_another_file_under_the_same_name_is_no_proof(
     assert proof.machines([A, A, A], set()) == [(0, 2), (1,)]
 
 
-def test_without_a_segment_all_get_the_reason(monkeypatch: pytest.MonkeyPatch, proof: Proof) -> None:
+def test_without_a_segment_all_get_why(monkeypatch: pytest.MonkeyPatch, proof: Proof) -> None:
     def full(nbytes: int) -> Segment:
         raise HeapError("no room")
 
