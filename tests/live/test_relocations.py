@@ -11,18 +11,19 @@ from support.launch import SLOW_ENGINE
 from support.soak import amount
 
 ONCE = pytest.mark.once
+SOAK = pytest.mark.soak
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("threads", "nodes", "sizes", "thin"),
     [
         pytest.param(1, None, [1, 40], 8, marks=ONCE),
-        (3, None, [1, 40, 40_000], 3),
-        pytest.param(4, "2x2", [1, 40, 20_000], 4, marks=ONCE),
-        (4, "3,1", [40, 20_000], 4),
-        pytest.param(7, "cyclic:3", [40, 5000], 8, marks=ONCE),
-        pytest.param(3, "1,1,1", [40, 20_000], 8, marks=ONCE),
+        pytest.param(3, "2,1", [40], 24, marks=ONCE),
+        pytest.param(3, None, [1, 40, 40_000], 3, marks=SOAK),
+        pytest.param(4, "2x2", [1, 40, 20_000], 4, marks=[ONCE, SOAK]),
+        pytest.param(4, "3,1", [40, 20_000], 4, marks=SOAK),
+        pytest.param(7, "cyclic:3", [40, 5000], 8, marks=[ONCE, SOAK]),
+        pytest.param(3, "1,1,1", [40, 20_000], 8, marks=[ONCE, SOAK]),
     ],
 )
 def test_lists(

@@ -665,6 +665,17 @@ def test_sub_tree_against_lists(labels: list[int], random: Random) -> None:
     assert Tree(labels).sub(team).nodes == tuple(map(tuple, expected.values()))
 
 
+@given(labels_strategy, st.randoms(use_true_random=False))
+def test_a_team_of_a_team_has_the_places_of_its_threads(labels: list[int], random: Random) -> None:
+    """A place is that among all threads of the node, whatever the team leaves out."""
+    tree, threads = Tree(labels), list(range(len(labels)))
+    for _ in range(3):
+        chosen = random.sample(range(len(threads)), (len(threads) + 1) // 2)
+        tree, threads = tree.sub(chosen), [threads[rank] for rank in chosen]
+        before = [labels[:thread].count(labels[thread]) for thread in threads]
+        assert [tree.place(rank) for rank in range(len(threads))] == before
+
+
 @pytest.mark.parametrize("team", [[], [0, 0], [4], [-1], [[0, 1]]])
 def test_sub_refuses(team: list[int]) -> None:
     with pytest.raises(ValueError, match="team"):

@@ -484,6 +484,29 @@ def errors(memory: Memory, usable: Usable) -> None:
     usable("a plan of freed memory")
 
 
+def next_to_each_other() -> None:
+    """A destination block may begin where a source block ends, and end where one begins."""
+    threads, me = xupc.THREADS, xupc.MYTHREAD
+    block, n = 32, 8
+    both = xupc.all_alloc(block * threads, "u1", block)
+    every = range(threads)
+    for dst_at, src_at in ((8, 0), (8, 16), (0, 8)):
+        both.local[:] = np.arange(block) + block * me
+        xupc.barrier()
+        to, of = ([both.ptr(block * i + at) for i in every] for at in (dst_at, src_at))
+        xupc.all_permute_x(to, of, list(every)[::-1], [n] * threads)
+        want = np.arange(block) + block * me
+        want[dst_at : dst_at + n] = block * (threads - 1 - me) + np.arange(src_at, src_at + n)
+        same(both.local, want.astype("u1"), "dst", f"dst at {dst_at}, src at {src_at}")
+        xupc.barrier()
+    for dst_at, src_at in ((7, 0), (8, 15), (3, 3)):
+        to, of = ([both.ptr(block * i + at) for i in every] for at in (dst_at, src_at))
+        raises(
+            xupc.OverlapError, ("dst[0]", "src[0]"),
+            lambda to=to, of=of: xupc.all_permute_x(to, of, list(every), [n] * threads), dst_at,
+        )  # fmt: skip
+
+
 def main() -> None:
     xupc.init(timeout=40)
     options = json.loads(sys.argv[1])
@@ -500,6 +523,7 @@ def main() -> None:
     object_arrays(small)
     individual()
     blocks_of_types()
+    next_to_each_other()
     errors(small, usable)
     done(count)
 
