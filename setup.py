@@ -6,7 +6,10 @@ an installation without the core fails, as wheels for others must.
 """
 
 import contextlib
+import hashlib
 import os
+import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -75,14 +78,59 @@ class BuildCore(build_ext):
             self._give_up(error)
 
     def build_extension(self, ext: Extension) -> None:
+        kept = self._kept(ext)
         try:
-            super().build_extension(ext)
+            if kept is None or not kept.exists():
+                super().build_extension(ext)
         except (CCompilerError, ExecError, PlatformError, OSError) as error:
             self._give_up(error)
+            return
+        made = Path(self.get_ext_fullpath(ext.name))
+        if kept is None:
+            return
+        if kept.exists():
+            made.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(kept, made)
+        else:
+            keep(made, kept)
+
+    def _kept(self, ext: Extension) -> Path | None:
+        """Return the file for a core of the same text, compiler, options, Python and numpy.
+
+        The compiler takes a minute, and a checkout has environments that differ in their MPI alone.
+        None: the compiler does not say what it is.
+        """
+        compiler = getattr(self.compiler, "compiler_so", None) or []
+        try:
+            asked = subprocess.run([*compiler[:1], "--version"], capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        # The folder of the C text is named by numpy's version. Environments have its headers, and
+        # Python's, in different places.
+        options = [compiler, self.compiler.linker_so, self.include_dirs, self.library_dirs,
+                   ext.define_macros, ext.extra_compile_args]  # fmt: skip
+        text = repr((asked.stdout, sys.version, options)).replace(sys.prefix, "")
+        digest = hashlib.sha256(text.encode())
+        for name in sorted({*ext.sources, *ext.depends}):
+            digest.update(name.encode() + b"\0" + (ROOT / name).read_bytes() + b"\0")
+        folder = ROOT / Path(*Path(ext.sources[0]).parts[:2])
+        return folder / f"{digest.hexdigest()[:24]}{sysconfig.get_config_var('EXT_SUFFIX')}"
 
     def _give_up(self, error: Exception) -> None:
         without_core(str(error).splitlines()[0] if str(error) else type(error).__name__)
         self.extensions = []  # nothing to copy into the source tree or the wheel
+
+
+def keep(made: Path, kept: Path) -> None:
+    """Keep a core, whole or not at all, in the place of those that this Python made before."""
+    if not made.exists():  # the extension is optional
+        return
+    with contextlib.suppress(OSError):
+        for other in kept.parent.glob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
+            other.unlink()
+        new = kept.with_suffix(f".{os.getpid()}")
+        shutil.copy(made, new)
+        new.replace(kept)
 
 
 class BuildPy(build_py):

@@ -4,6 +4,7 @@
 #                            EXTRAS: of pyproject.toml, for example "mpich,test"
 #   use_env FAMILY EXTRAS PYTHON   with another Python, in .venv-py3.12 and so on
 #   fetch_env FAMILY EXTRAS  that environment without xupc: it changes nothing outside its folder
+#   has_env FAMILY EXTRAS    whether that environment is there and up to date
 #   other_pythons            the other Pythons of this machine that xupc supports, one per line
 # With XUPC_TEST_LOWEST=1 it is .venv-lowest or .venv-lowest-openmpi, with the lowest version of each
 # package that pyproject.toml allows, and a copy of the sources in its folder src, which is where
@@ -158,16 +159,32 @@ fetch_env() { # FAMILY EXTRAS
   has_wheels "$2"
 }
 
+# The stamp of an environment goes into $stamp, and what it has if nothing has changed into $wanted.
+stamp_of() { # DIRECTORY EXTRAS
+  stamp="$1/.xupc-${2//,/-}"
+  wanted=$(fingerprint "$2")
+}
+
+is_current() { # STAMP WANTED
+  [ "$(cat "$1" 2>/dev/null)" = "$2" ] && { ! core_expected || core_works; }
+}
+
+has_env() {
+  local directory stamp wanted
+  open_env "$1" ""
+  stamp_of "$directory" "$2"
+  is_current "$stamp" "$wanted"
+}
+
 use_env() {
-  local family=$1 extras=$2 python=${3:-} directory low=${XUPC_TEST_LOWEST:+-lowest}
+  local family=$1 extras=$2 python=${3:-} directory stamp wanted low=${XUPC_TEST_LOWEST:+-lowest}
   open_env "$family" "$python"
   if [ -n "$low" ]; then
     copy_sources "$directory/src"
     root=$directory/src
   fi
-  local stamp="$directory/.xupc-${extras//,/-}" wanted
-  wanted=$(fingerprint "$extras")
-  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || { core_expected && ! core_works; }; then
+  stamp_of "$directory" "$extras"
+  if ! is_current "$stamp" "$wanted"; then
     say "installing xupc[$extras] into $directory"
     rm -f "$stamp"
     # shellcheck disable=SC2046 -- one requirement per word

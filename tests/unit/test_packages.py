@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,55 @@ def test_the_sdist_is_complete_and_builds_a_complete_wheel(tmp_path: Path) -> No
     with zipfile.ZipFile(build("wheel", unpacked, tmp_path)) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert files == {name for name in names if name.startswith("xupc/")} | DEMO
+
+
+COMPILER = """#!/bin/sh
+case "$*" in *--version*) ;; *" -c "*) echo "$*" >>"$XUPC_TEST_COMPILED" ;; esac
+exec cc "$@"
+"""
+
+
+def test_a_core_is_compiled_once_for_equal_inputs(tmp_path: Path) -> None:
+    """Another environment with the same Python takes it; another text or option does not."""
+    pytest.importorskip("setuptools", minversion="77.0.1")
+    pytest.importorskip("Cython")
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    native = tmp_path / "xupc/backends/native"
+    native.mkdir(parents=True)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, tmp_path / name)
+    (native / "_core.pyx").write_text("VALUE = 1\n")
+    (native / "other.h").write_text("")
+    cc, compiled = tmp_path / "cc", tmp_path / "compiled"
+    cc.write_text(COMPILER)
+    cc.chmod(0o755)
+    environment = {**os.environ, "CC": str(cc), "XUPC_TEST_COMPILED": str(compiled)}
+    for name in ("XUPC_NO_CORE", "CFLAGS"):
+        environment.pop(name, None)
+
+    def core(**more: str) -> int:
+        """Build it in place; return the number of compilations so far."""
+        for old in native.glob("*.so"):
+            old.unlink()
+        shutil.rmtree(tmp_path / "build/lib", ignore_errors=True)
+        words = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+        words += ["--build-lib", "build/lib", "--build-temp", "build/temp"]
+        done = subprocess.run(
+            words, cwd=tmp_path, env={**environment, **more}, capture_output=True, text=True,
+            check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(list(native.glob("*.so"))) == 1, done.stdout + done.stderr
+        return len(compiled.read_text().splitlines())
+
+    assert [core(), core()] == [1, 1]
+    (native / "other.h").write_text("#define OTHER\n")
+    assert [core(), core()] == [2, 2]
+    (native / "_core.pyx").write_text("VALUE = 2\n")
+    assert [core(), core(CFLAGS="-O0"), core(CFLAGS="-O0")] == [3, 4, 4]
+    assert len(list((tmp_path / "build").glob("cython-*/*.so"))) == 1
+    assert not list((tmp_path / "build").glob("cython-*/*.[0-9]*"))
 
 
 def test_the_release_of_all_files_is_the_same() -> None:
