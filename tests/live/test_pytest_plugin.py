@@ -126,6 +126,7 @@ def test_the_tests_of_the_page(program: Program) -> None:
     (program.folder / "test_sums.py").write_text(page.files["test_sums.py"], encoding="utf-8")
     done = program.run("-q", "test_sums.py", "-n", "0")
     assert "3 passed" in done.stdout, done.stdout
+    assert done.returncode == 0, done.stdout  # also: each job has ended in time
 
 
 @pytest.mark.rotates
