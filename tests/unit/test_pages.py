@@ -296,6 +296,21 @@ def test_every_text_of_an_error_of_python_is_listed(room: str) -> None:
 # ---- links ---------------------------------------------------------------------------------------
 
 
+SOURCES = {path for folder in ("xupc", "tests", "benchmarks", "scripts", "examples", "docs")
+           for path in (PROJECT / folder).rglob("*.*")}  # fmt: skip
+NAMED = re.compile(r"`((?:[\w-]+/)+[\w-]+\.(?:py|pyx|pxi|h|c|js|css))\b")
+
+
+@EACH
+def test_files_of_the_project_are_there(page: Page) -> None:
+    """A program that a test runs may have got another name: a page shall name today's."""
+    missing = [
+        name for name in NAMED.findall(page.text)
+        if not any(path.as_posix().endswith(f"/{name}") for path in SOURCES)
+    ]  # fmt: skip
+    assert missing == []
+
+
 @EACH
 def test_links_lead_somewhere(page: Page) -> None:
     """To a file, and to a heading of it: GitHub and the site take the same links."""
