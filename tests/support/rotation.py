@@ -6,7 +6,8 @@ have others. ``@pytest.mark.rotates("nodes")`` names parameters: the run has a s
 of `nodes` for each combination of the others; without names it has a share of all combinations. At
 least one of each stays. Without the variable everything runs.
 
-With ``XUPC_TEST_REPEATED`` a run repeats live tests with the Python engine or on another MPI: it
+With ``XUPC_TEST_QUICK`` every function rotates in all of its parameters: a run has a share of them,
+and each function once at least. With ``XUPC_TEST_REPEATED`` a run repeats live tests with the Python engine or on another MPI: it
 has half of the functions of each file.
 
 A test with a loop of its own takes its share with `share` or `share_of` of `support.soak`.
@@ -24,6 +25,7 @@ from support.soak import ONE_OF, seed
 
 __all__ = ["Rotation", "repeated", "rotated"]
 
+QUICK = bool(os.environ.get("XUPC_TEST_QUICK"))
 REPEATED = bool(os.environ.get("XUPC_TEST_REPEATED"))
 
 
@@ -35,7 +37,7 @@ class Rotation:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Keep a share of each group."""
-        kept = rotated(items, ONE_OF, seed())
+        kept = rotated(items, ONE_OF, seed(), every=QUICK)
         if REPEATED:
             kept &= repeated(items, seed())
         if left := [item for item in items if item.nodeid not in kept]:
@@ -43,13 +45,18 @@ class Rotation:
             config.hook.pytest_deselected(items=left)
 
 
-def rotated(items: Iterable[Any], one_of: int, seed: int) -> set[str]:
-    """Return the ids of the tests that run: those that do not rotate, one of so many others."""
+def rotated(items: Iterable[Any], one_of: int, seed: int, *, every: bool = False) -> set[str]:
+    """Return the ids of the tests that run: those that do not rotate, one of so many others.
+
+    `every`: each function rotates, in all of its parameters.
+    """
     kept: set[str] = set()
     groups: dict[object, list[str]] = {}
     for item in items:
         mark = item.get_closest_marker("rotates")
-        if mark is None:
+        if every:
+            groups.setdefault(_group(item, ()), []).append(item.nodeid)
+        elif mark is None:
             kept.add(item.nodeid)
         else:
             groups.setdefault(_group(item, mark.args), []).append(item.nodeid)

@@ -169,6 +169,18 @@ def test_what_does_not_rotate_is_in_every_run() -> None:
     assert rotated(items, 1, 1) == {item.nodeid for item in items}
 
 
+def test_in_a_quick_run_every_function_rotates_and_stays() -> None:
+    items = [Item("test_data", f"test_{x}", n=n) for x in "bc" for n in range(8)]
+    items += rotating("n", form=3, n=8)  # of test_a
+    seen = set()
+    for seed in range(60):
+        kept = [item for item in items if item.nodeid in rotated(items, 4, seed, every=True)]
+        functions = Counter(item.nodeid.partition("[")[0] for item in kept)
+        assert sorted(functions.values()) == [2, 2, 6]
+        seen |= {item.nodeid for item in kept}
+    assert seen == {item.nodeid for item in items}
+
+
 def test_each_combination_of_the_other_parameters_stays() -> None:
     items = rotating("n", form=3, n=8)
     for seed in range(10):
