@@ -89,6 +89,8 @@ def test_nothing_grows(
 def test_dropped_teams_are_given_back(
     live: Callable[..., Any], threads: int, nodes: str | None, cycles: int
 ) -> None:
+    if nodes is None:
+        cycles = amount(cycles, 5000)  # of two teams each
     args = [str(40 if SLOW_ENGINE else cycles), "dropped"]
     env = {"UCX_MEM_EVENTS": "n", "MALLOC_ARENA_MAX": "2"}
     result = live(
