@@ -107,6 +107,12 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - `allreduce`, `reduce`, `scan` and `exscan` combine objects in mpi4py's order, with any operation.
   Each thread that gets a result computes it itself, so it calls the operation. An error of the
   operation is raised there, and no other thread waits for it.
+- `allreduce` and `reduce` combine large arrays (of 256 KiB or more, `MPI.pickle.THRESHOLD`) as
+  numbers, without their pickles, where the result is the same: all threads give arrays of one type,
+  shape and memory order, of integers (`SUM`, `PROD`, `BAND`, `BOR`, `BXOR`) or, on two threads, of
+  floating-point (`SUM`, `PROD`) or complex numbers (`SUM`). numpy then gives no warning of an
+  overflow. The rules for `Allreduce` and `Reduce` decide. All threads have to give the same
+  `MPI.Op`.
 - An object that cannot be pickled raises its error on its thread, before the call reaches the
   others.
 - A wrong argument raises mpi4py's error on that thread alone.

@@ -211,7 +211,9 @@ def _carriers() -> str:
         "gives that one to MPI, MPI carries all calls of the method. Otherwise the first exchange "
         "of xupc moves messages of up to 488 bytes, and brings the sizes to all threads. If there "
         "are longer ones, the entry for the average message of the call decides which library "
-        "moves the rest.\n\n" + _table("key | allowed | meaning", rows)
+        "moves the rest. Large arrays that `allreduce` and `reduce` [combine as numbers]"
+        "(../from-mpi4py.md#calls-that-xupc-carries) follow the entries for `Allreduce` and "
+        "`Reduce` instead.\n\n" + _table("key | allowed | meaning", rows)
     )
 
 

@@ -66,6 +66,7 @@ MPI_USERS = {
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators", "mpi.entry",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
+    "mpi.method_locks",
     "mpi.mismatch", "mpi.neighbours", "mpi.object_moves", "mpi.objects", "mpi.pickles",
     "mpi.record", "mpi.reductions",
     "mpi.repeated", "mpi.requests",

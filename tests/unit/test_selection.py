@@ -406,6 +406,25 @@ def test_carriers() -> None:
     assert not many.carriers_at(ONE).by_mpi("Bcast", 8)
 
 
+@pytest.mark.parametrize(
+    ("method", "nbytes", "sizes", "family", "by_mpi"),
+    [
+        ("Scatter", 1024, [4] * 4, "mpich", True), ("Scatter", 65_536, [4] * 4, "mpich", False),
+        ("Scatter", 1024, [16], "mpich", False), ("Gather", 1024, [4] * 4, "mpich", False),
+        ("Exscan", 1 << 23, [2], "openmpi", True), ("Exscan", 1 << 20, [2], "openmpi", False),
+        ("Exscan", 1 << 23, [3], "openmpi", False), ("Exscan", 1 << 23, [2], "mpich", False),
+        ("bcast", 1 << 20, [2], "mpich", False), ("bcast", 1 << 18, [2], "mpich", True),
+        ("bcast", 1 << 20, [4], "mpich", True), ("allreduce", 1 << 20, [2], "mpich", True),
+    ],
+)  # fmt: skip
+def test_built_in_carriers(
+    method: str, nbytes: int, sizes: list[int], family: str, by_mpi: bool
+) -> None:
+    """Calls that lose by measurement go to MPI, and those beside them do not."""
+    place = Place.of(sizes, family, "tcp" if len(sizes) > 1 else "shm", False)
+    assert built_in().carriers_at(place).by_mpi(method, nbytes) == by_mpi
+
+
 def test_carriers_of_calls_whose_sizes_only_their_senders_have() -> None:
     """The entry for the shortest decides which library begins, the one for their size the rest."""
     text = carrier("bcast", "xupc", "max_bytes = 99") + carrier("*", "mpi", "min_bytes = 5000")

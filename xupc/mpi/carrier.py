@@ -15,6 +15,7 @@ from mpi4py import MPI
 from ..errors import NotInitializedError, said
 from ..runtime import current
 from . import constants, requests
+from .method_locks import have_lock
 from .record import Record
 from .switch import FORCE, mode
 
@@ -68,6 +69,7 @@ def _usable(team: Any) -> bool:
 def _open(comm: Any, record: Record) -> None:
     """Open a team, or note in the record why there is none: the same on all threads."""
     plain = MPI.Intracomm(comm)
+    have_lock(plain, "allgather")
     why = _unfit(plain)
     if why in (_NOT_STARTED, _CROWDED):
         record.try_later(why)

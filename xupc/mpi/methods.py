@@ -97,8 +97,9 @@ GROUPS = (
     Group(
         "Collectives on objects", TAKEN,
         "as above; the built-in table gives to MPI those whose pickles have more than 64 KiB on "
-        "average (gather, reduce: 16 KiB), and all on several nodes or more than 4 threads; on "
-        "more than 4 threads MPI's messages combine large objects, also under `XUPC_COMM=force`",
+        "average (gather, reduce: 16 KiB; bcast on two threads: from 64 KiB to 1 MiB), and all on "
+        "several nodes or more than 4 threads; on more than 4 threads MPI's messages combine large "
+        "objects, also under `XUPC_COMM=force`; large arrays of one type go as numbers",
         "allgather allreduce alltoall bcast exscan gather reduce scan scatter",
         moves=True,
     ),

@@ -24,9 +24,11 @@ from mpi4py import MPI
 from ..api.uneven_blocks import Array, empty
 from ..backends.native.native_core import core
 from ..tuning.selection import Carriers
+from . import method_locks
 from .decision import BY_TABLE, Method, Ready, root_of, taken_over
 from .mismatch import carry
 from .object_moves import ByMpi, ByXupc, Moves
+from .object_values import array_of_all, reduced
 from .pickles import Parcel, dump, in_band, load, room, table
 from .repeated import form_of
 from .slots import Received, Slots, slots_of
@@ -58,6 +60,8 @@ def _ready(
     result = _Value()
 
     def run(team: Any) -> None:
+        if method in method_locks.METHODS:
+            method_locks.have_lock(comm, method)
         slots = slots_of(comm, team, _ObjectSlots, method, _WAYS[method].flow, root)
         beside = sum(parcel.beside for parcel in mine)
         received = slots.exchange([(parcel.body, parcel.number) for parcel in mine], beside)
@@ -152,6 +156,12 @@ class _ObjectSlots(Slots):
     ) -> Any:
         """Bring what the slots had no room for, and return the method's result."""
         way, combine = self.way, self.way.combine
+        if combine is not None:
+            like = array_of_all(self.method, obj, op, mine[0], received, self.carriers)
+            if like is not None:
+                root = () if self.root is None else (self.root,)
+                on, gets = (self.team, self.method), self.upto > 0
+                return reduced(*on, like, op, mine[0].buffers[0], root, gets=gets)
         why = self._why_mpi(received)
         if why:
             comm._counts().went_to_mpi(self.method, 0, why)

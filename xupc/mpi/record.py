@@ -114,7 +114,7 @@ class Record(CallTable):  # type: ignore[misc]
         self.note(method, nbytes, "MPI", why)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # the collector may free a communicator meanwhile
 _key = MPI.KEYVAL_INVALID
 _rank = 0
 _open: set[Record] = set()

@@ -171,7 +171,7 @@ class Slots(_Base):  # type: ignore[misc]
         self.team, self.method, self.flow = team, method, flow
         self.root: Any = root  # None, or a rank where the flow needs one
         self._call = _SlotCall(method, flow, root)
-        self._carriers = carriers
+        self.carriers = carriers
         self.messages = {"broadcast": 1, "exchange": team.size**2}.get(flow, team.size)
         first = None if carriers is None else carriers.first_by_mpi(method)
         self.attach(team.state.core, slot_limit(team.size, first))
@@ -181,7 +181,7 @@ class Slots(_Base):  # type: ignore[misc]
 
         `total`: bytes of all messages, as `Received` has them.
         """
-        rules = self._carriers
+        rules = self.carriers
         return rules is not None and rules.by_mpi(self.method, total // self.messages)
 
     def memory(self, nbytes: int) -> Memory:

@@ -7,6 +7,7 @@ types, too, and in the order in which an operation gets its operands.
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import pickle
 import zlib
@@ -17,6 +18,8 @@ import numpy as np
 from mpi4py import MPI
 
 import xupc
+from xupc.mpi import objects as objects_module
+from xupc.mpi.object_values import reduced as reduced_numbers
 
 PLAIN = MPI.COMM_WORLD
 comm = xupc.Comm(PLAIN)
@@ -60,7 +63,7 @@ def same(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, np.ndarray):
         flags = [(x.flags.writeable, x.flags.f_contiguous, x.dtype, x.shape) for x in (a, b)]
-        return flags[0] == flags[1] and bool((a == b).all())
+        return flags[0] == flags[1] and bool(((a == b) | (a != a) & (b != b)).all())
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
     return bool(a == b)
@@ -140,6 +143,150 @@ def reductions() -> None:
         assert why == {"many threads combine large objects faster two by two": 2}, why
     assert comm.allreduce(me) == size * (size - 1) // 2
     assert comm.allreduce(sendobj=me, op=MPI.MAX) == size - 1
+
+
+def locks() -> None:
+    """The lock of a communicator and a method is there after its first call, as with mpi4py."""
+    for method in ("bcast", "gather", "scatter", "allgather", "alltoall"):
+        mine = [me] * size if method in ("scatter", "alltoall") else me
+        one = comm.Dup()
+        assert method not in MPI._comm_lock_table(one)
+        getattr(one, method)(mine)
+        lock = MPI._comm_lock_table(one)[method]
+        assert lock is MPI._comm_lock(one, method)
+        one.Free()
+
+
+class Owner:
+    """An object that frees its communicator when Python's collector finds it, in a cycle."""
+
+    def __init__(self) -> None:
+        self.comm, self.itself = comm.Dup(), self
+        MPI.Intracomm.allgather(self.comm, 0)  # so it has a lock
+
+    def __del__(self) -> None:
+        self.comm.explain()
+        self.comm.Free()
+
+
+def freed_meanwhile() -> None:
+    """The collector frees a communicator while mpi4py makes a lock of another one.
+
+    It holds a lock then that `Free` needs. The collector runs so many allocations after the
+    pickling, which is shortly before.
+    """
+    if size == 1:
+        return  # mpi4py itself carries the calls
+    usual, allocations = gc.get_threshold(), 0
+
+    def dumps(obj: Any, protocol: Any = None) -> bytes:
+        gc.set_threshold(gc.get_count()[0] + allocations)
+        gc.enable()
+        return pickle.dumps(obj, protocol)
+
+    try:
+        for allocations in range(1, 17):
+            one = comm.Dup()
+            gc.disable()
+            Owner()
+            gc.set_threshold(gc.get_count()[0] + allocations)
+            gc.enable()
+            one.explain()  # makes a record of the communicator
+            for call in (one.Barrier, one.allgather, one.bcast):  # the first one opens a team
+                gc.disable()
+                Owner()
+                MPI.pickle.__init__(dumps)  # type: ignore[misc]
+                call(*[me] * (call != one.Barrier))
+                MPI.pickle.__init__()  # type: ignore[misc]
+            one.Free()
+    finally:
+        gc.set_threshold(*usual)
+        gc.enable()
+
+
+def numbers_of_arrays() -> None:
+    """Large arrays of one type and shape are reduced as numbers, others as objects."""
+    setattr(objects_module, "reduced", counting)  # noqa: B010
+    large = 36_000  # numbers of 8 bytes: more than what stays in a pickle
+    of_two = size == 2  # a sum of floating-point numbers depends on the order of more threads
+    try:
+        for dtype in ("i1", "u2", "i4", "i8", "f2", "f4", "f8", "c8", "c16", "q"):
+            x = (np.arange(8 * large // np.dtype(dtype).itemsize) % 9 + me).astype(dtype)
+            by_number = size > 1 and (of_two or x.dtype.kind in "iu")
+            combined(x, MPI.SUM, by_number)
+            if x.dtype.kind != "c":
+                combined(x, MPI.PROD, by_number)
+        x = np.arange(large) * (me + 7)
+        for op in (MPI.BAND, MPI.BOR, MPI.BXOR):
+            combined(x, op, size > 1)
+            combined(x.reshape(100, -1), MPI.SUM, size > 1)
+        combined(np.asfortranarray(x.reshape(100, 30, -1)), MPI.SUM, size > 1)
+        combined(read_only(x.copy()), MPI.SUM, size > 1)
+        combined(np.zeros(8 * large + 1, np.uint8)[1:].view("i8") + me, MPI.SUM, size > 1)
+        combined(misaligned(x), MPI.SUM, size > 1)
+        odd = np.array([np.nan, np.inf, -0.0, 1e300] * (large // 4)) * (1 + me)
+        combined(odd, MPI.SUM, of_two)
+        combined(Alike(x) if me % 2 else x, MPI.SUM, size > 1)
+        for other in unlike(x):
+            combined(other, MPI.SUM, False)
+        combined(x, lambda a, b: a + b, False)
+        for method in ("allreduce", "reduce"):
+            failed = raised(getattr(comm, method), x, MPI.MAX)
+            assert (failed is None) == (size == 1 or (method == "reduce" and me > 0)), failed
+        assert comm.allgather(me) == list(range(size))
+    finally:
+        setattr(objects_module, "reduced", reduced_numbers)  # noqa: B010
+
+
+def unlike(x: Any) -> list[Any]:
+    """Return arrays that are not of one type and shape on all threads, or no plain numbers."""
+    odd = me % 2 == 1
+    table = x.reshape(100, -1)
+    return [
+        x.astype(">i8"), x > 4, x.astype("m8[s]"), x.view(Sub), x.view(Sub) if odd else x,
+        np.repeat(x, 2)[::2] if odd else x, x.astype("i8" if odd else "f8"),
+        x.astype("i4" if odd else "u4"), read_only(x.copy()) if odd else x,
+        np.asfortranarray(table) if odd else table, x.reshape(1, -1) if odd else x,
+        [x], x.astype(np.dtype("i8", metadata={"of": "a program"})),
+    ]  # fmt: skip
+
+
+class Alike:
+    """An object of the program's whose pickle is that of an array."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.x.__reduce_ex__(protocol)
+
+
+class Sub(np.ndarray[Any, Any]):
+    """An array whose class is the program's."""
+
+
+def misaligned(x: Any) -> Any:
+    room = np.zeros(x.nbytes + 1, np.uint8)
+    found = room[1:].view(x.dtype)
+    found[...] = x
+    return found
+
+
+_by_number: list[str] = []  # methods
+
+
+def counting(team: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
+    _by_number.append(method)
+    return reduced_numbers(team, method, *arguments, **keywords)
+
+
+def combined(x: Any, op: Any, by_number: bool) -> None:
+    """Compare reductions with mpi4py's, of numbers or of objects as `by_number` says."""
+    before = len(_by_number)
+    got = [both("allreduce", x, op), *(both("reduce", x, op, root) for root in range(size))]
+    assert len(_by_number) == before + (1 + size) * by_number, (x, op)
+    if by_number:
+        assert all(y is None or (y.flags.owndata and y.flags.writeable) for y in got)
 
 
 def pairwise(_: int, a: Any, b: Any) -> list[Any]:
@@ -321,7 +468,10 @@ def calls_inside() -> None:
         assert [x.value for x in found] == [10 * i + me for i in range(size)]
 
 
-CHECKS = [moves, iterators, reductions, errors, own_pickles, many_buffers, sizes, calls_inside]
+CHECKS = [
+    moves, iterators, locks, freed_meanwhile, reductions, numbers_of_arrays, errors, own_pickles,
+    many_buffers, sizes, calls_inside,
+]  # fmt: skip
 
 if __name__ == "__main__":
     for check in CHECKS:
