@@ -48,7 +48,7 @@ COLLECTIVES = (
 )  # fmt: skip
 SIZES = (8, 1 << 16)
 PLACES_OF_NODES = ((2, "2x2x4"), (4, "2x2x4"), (2, "2x4x4"))
-PLACES_OF_SCANS = ((2, "1x8"), *PLACES_OF_NODES)
+PLACES_OF_SCANS = ((2, "1x8"), *PLACES_OF_NODES, (8, "1x4"), (9, "1x4"), (16, "1x4"), (32, "1x4"))
 COLLECTIVES_OF_NODES = (
     "reduce_mpi", "reduce_mpi_all", "reduce_scatter", "allav_reduce", "allav_reduce_all",
     "allav_reduce_scatter", "allav_prefix_reduce",

@@ -303,13 +303,13 @@ def _united(one: Areas, other: Areas) -> Areas:
 class Calls(Story):
     """A sequence of such calls on some memory."""
 
-    def __init__(self, planner: Planner, space: int, kernel: Symbols, seed: int) -> None:
+    def __init__(
+        self, planner: Planner, space: int, kernel: Symbols, seed: int,
+        staging: int = 2 * TUNINGS["large"][0]["staging_bytes"],
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         super().__init__(planner, space, seed)
-        shape = {
-            "slot": SLOTS * OP_SCRATCH_BYTES,
-            "buffer": 2 * TUNINGS["large"][0]["staging_bytes"],
-        }
+        shape = {"slot": SLOTS * OP_SCRATCH_BYTES, "buffer": staging}
         for name, size in shape.items():
             self.memory[name] = [bytearray(size) for _ in range(self.threads)]
 

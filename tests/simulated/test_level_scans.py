@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from simulated import reductions
@@ -53,7 +54,7 @@ def check(form: str, tree: Tree, rng: random.Random, tuning: dict[str, int] = TU
     kernel, tuning = Symbols(job.ordered), {**tuning, "eager_max": rng.choice([32, 1024])}
     if not variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
         return False
-    story = Calls(Planner(tree), SPACE, kernel, rng.randrange(1 << 30))
+    story = Calls(Planner(tree), SPACE, kernel, rng.randrange(1 << 30), tuning["staging_bytes"])
     for tight in (True, False, True):
         story.reduce(job, variant, sync, tuning, tight=tight)
     story.run(rng.choice([None, 1]))
@@ -76,30 +77,49 @@ def test_one_node(form: str) -> None:
 @pytest.mark.rotates
 @EVERY_FORM
 def test_several_nodes(form: str) -> None:
-    """Nodes of any sizes, each with levels of its own, threads in any order."""
+    """Nodes of any sizes in groups of some, each with levels of its own, threads in any order."""
     ran: Counter[bool] = Counter()
     for threads in (2, 3, 5, 8):
         for labels in placements(threads).values():
             for i in range(amount(3, 60)):
                 rng = random.Random(f"{seed()} {form} {labels} {i}")
-                ran[check(form, on_nodes(labels, rng), rng, NODES)] += 1
+                tuning = {**NODES, "few_nodes_max": rng.choice([0, 2, 8])}
+                ran[check(form, on_nodes(labels, rng), rng, tuning)] += 1
     assert ran[True] > 4 * ran[False]  # cyclic placements have more values than places
+
+
+@pytest.mark.soak
+@pytest.mark.rotates
+@pytest.mark.parametrize("nodes", [8, 9, 16, 32])
+@EVERY_FORM
+def test_many_nodes(form: str, nodes: int) -> None:
+    """Uneven nodes, in two and more levels of groups: none of them leaves the variant out."""
+    for i in range(amount(2, 40)):
+        rng = random.Random(f"{seed()} {form} {nodes} {i}")
+        sizes = [rng.choice([1, 1, 2, 3]) for _ in range(nodes)]
+        labels = [node for node, size in enumerate(sizes) for _ in range(size)]
+        tuning = {**NODES, "few_nodes_max": rng.choice([2, 4, 5]), "staging_bytes": 1 << 16}
+        assert check(form, on_nodes(labels, rng), rng, tuning)
 
 
 @EVERY_FORM
 def test_they_keep_the_order_on_several_nodes(form: str) -> None:
     """The bits of PUSH on one node, for one row and for batches of rows."""
     both, rng, variant = ("all", "all"), random.Random(form), by_levels(form)
-    for labels in ([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1], [1, 0, 1, 2, 2], [0, 1, 2]):
+    tuning = {**NODES, "few_nodes_max": 2, "staging_bytes": 1 << 16}  # more are in groups
+    for labels in (
+        [0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1], [1, 0, 1, 2, 2], [0, 1, 2],
+        [0, 1, 1, 2, 3, 3, 4, 5], [0, 0, 1, 1, 2, 2, 3, 3, 0],
+    ):  # fmt: skip
         threads = len(labels)
         for first, phase, block, nelems in ((0, 0, 3, 3 * threads), (1, 1, 2, 40 * threads - 7)):
             place = first, phase, block
             job = Job(form, threads, *place, nelems, 0, True, place)
-            expected = brackets(job, PUSH, [0] * threads, both, NODES)
+            expected = brackets(job, PUSH, [0] * threads, both, tuning)
             for _ in range(amount(2, 20)):
                 tree = on_nodes(labels, rng)
-                assert variant.can_run(CallFacts(tree, NODES, both, job.arguments(), Trees()))
-                assert brackets(job, variant, labels, both, NODES, tree) == expected, tree
+                assert variant.can_run(CallFacts(tree, tuning, both, job.arguments(), Trees()))
+                assert brackets(job, variant, labels, both, tuning, tree) == expected, tree
 
 
 def test_all_nodes_have_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,11 +150,11 @@ def messages(plan: Plan) -> tuple[int, ...]:
     return tuple(step.nbytes for step in plan.steps if isinstance(step, Send))
 
 
-def broken(tuning: dict[str, int]) -> None:
+def broken(tuning: dict[str, int], labels: Sequence[int] = (0, 0, 0, 0, 1, 1, 1, 1)) -> None:
     """Simulate calls with a broken part, one of which must fail."""
     for i in range(30):
         rng = random.Random(i)
-        check("prefix_reduce", on_nodes([0, 0, 0, 0, 1, 1, 1, 1], rng), rng, tuning)
+        check("prefix_reduce", on_nodes([*labels], rng), rng, tuning)
 
 
 def test_a_reader_that_does_not_wait_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,16 +163,18 @@ def test_a_reader_that_does_not_wait_is_noticed(monkeypatch: pytest.MonkeyPatch)
         broken(NODES)
 
 
+@pytest.mark.parametrize("part", ["_exchange", "_hand_down"])
 def test_a_place_that_is_written_before_its_message_has_left_is_noticed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     scan = prefix_reduce_levels._LevelScan
-    exchange = scan._exchange
+    sends = getattr(scan, part)
 
     def forgets(self: prefix_reduce_levels._LevelScan, u: int, *rest: object) -> None:
-        exchange(self, u, *rest)  # type: ignore[arg-type]
-        self.sent[u] = []
+        before = [*self.sent.get(u, ())]
+        sends(self, u, *rest)
+        self.sent[u] = before
 
-    monkeypatch.setattr(scan, "_exchange", forgets)
+    monkeypatch.setattr(scan, part, forgets)
     with pytest.raises(RaceError):
-        broken({**NODES, "window": 16})
+        broken({**NODES, "window": 16, "few_nodes_max": 2}, [0, 0, 1, 1, 2, 3, 3, 3])

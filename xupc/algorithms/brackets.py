@@ -12,17 +12,19 @@ domain has one piece in any case.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ..plan.patterns import tree_joins
 from ..records import record
 from ..topology.levels import NodeLevels
 
-__all__ = ["Brackets", "Part", "brackets", "middle_of", "pieces_of"]
+__all__ = ["Brackets", "Part", "Piece", "Runs", "brackets", "middle_of", "pieces_of", "runs_of"]
 
 Piece = tuple[int, int]
 """Positions ``begin .. end``."""
+Runs = tuple[Piece, ...]
+"""Some positions, ascending, as few pieces as possible."""
 Part = tuple[int, int, int]
 """An operand of a piece: the root of a domain inside, the number of its piece, joins after it."""
 
@@ -70,7 +72,7 @@ def brackets(
                 here.add(p)
         pieces.append(
             {
-                root: list(pieces_of(here, 0, count)) if in_order else [(min(here), count)]
+                root: pieces_of(runs_of(here), 0, count) if in_order else [(min(here), count)]
                 for root, here in domains.items()
                 if here
             }
@@ -88,15 +90,24 @@ def brackets(
     return Brackets(tuple(parts), tuple(max(map(len, x.values()), default=0) for x in pieces))
 
 
-def pieces_of(positions: set[int], begin: int, end: int) -> list[Piece]:
-    """Return the largest parts of the written tree, within ``begin .. end``, of these positions."""
-    inside = [p for p in positions if begin <= p < end]
-    if len(inside) == end - begin:
-        return [(begin, end)]
-    if not inside:
-        return []
+def runs_of(positions: Iterable[int]) -> Runs:
+    """Return some positions as runs."""
+    found: list[Piece] = []
+    for p in sorted(positions):
+        if found and found[-1][1] == p:
+            found[-1] = found[-1][0], p + 1
+        else:
+            found.append((p, p + 1))
+    return tuple(found)
+
+
+def pieces_of(runs: Sequence[Piece], begin: int, end: int) -> list[Piece]:
+    """Return the largest parts of the written tree, within ``begin .. end``, of these runs."""
+    inside = [(max(a, begin), min(b, end)) for a, b in runs if a < end and b > begin]
+    if not inside or inside == [(begin, end)]:
+        return inside
     middle = middle_of(begin, end)
-    return [*pieces_of(positions, begin, middle), *pieces_of(positions, middle, end)]
+    return [*pieces_of(inside, begin, middle), *pieces_of(inside, middle, end)]
 
 
 def middle_of(begin: int, end: int) -> int:

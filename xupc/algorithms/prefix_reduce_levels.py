@@ -1,4 +1,4 @@
-"""all_prefix_reduce and all_suffix_reduce by the levels below a node, and on a few nodes.
+"""all_prefix_reduce and all_suffix_reduce by the levels below a node, and by groups of nodes.
 
 On the way up the root of each domain joins the values of its threads. On the way down it gets what
 lies before them from the root of the domain around, and each thread continues from there. So one
@@ -9,8 +9,9 @@ on aligned positions (`scan_brackets`). With two L3 domains of two threads::
     down    2: a+b                  what lies before a domain enters it
     along   0: a   1: a+b   2: (a+b)+c   3: (a+b)+(c+d)
 
-Between up and down each node root sends the value of its node where it is needed, in one
-message each, and joins what lies before its node itself.
+On several nodes the widest domains are groups of nodes (`scan_nodes`). In each group the roots of
+the nodes, or of the groups inside, send each other what they have joined, in one message each. What
+lies before a group goes from its root to these. Each joins itself what lies before its own nodes.
 
 Rows follow each other: each node root keeps what lies before the next ones.
 """
@@ -35,20 +36,10 @@ from .prefix_reduce import dealt
 from .private_staging import LINE, Places
 from .registry import algorithm
 from .scan_blocks import results, turned, values_of_rows
-from .scan_brackets import (
-    BEFORE,
-    COPIED,
-    GIVEN,
-    NEEDS,
-    USED,
-    Domain,
-    NodePositions,
-    ScanTree,
-    Span,
-    scan_tree,
-    team_domain,
-)
+from .scan_brackets import BEFORE, COPIED, GIVEN, NEEDS, USED, Domain, Span, Spans
+from .scan_nodes import Line, NodeGroups, group_size, line_of, run_count
 from .scan_spec import ScanSpec
+from .scan_tree import Positions, ScanTree, scan_tree
 
 _SUMMARY = (
     "Values are joined inside each cache domain, socket and node first; what lies before one "
@@ -56,6 +47,11 @@ _SUMMARY = (
 )
 _TIMES = 8
 """On several nodes: the areas that a node with levels may have, over those of one without."""
+_MOST_RUNS = 128, 1 << 14
+"""The most runs of consecutive threads on the nodes of a group, on average, and on all nodes.
+
+Each is looked at to make a plan. A group with more also needs thousands of values.
+"""
 
 
 # --- what each thread keeps -----------------------------------------------------------------------
@@ -126,15 +122,21 @@ def _kinds_of_rows(r: ScanSpec) -> Iterator[tuple[int, bool, bool]]:
         yield x.blocks - (x.rows - 1) * x.threads, True, False
 
 
-def _positions(t: Facts, r: ScanSpec, count: int) -> NodePositions:
-    """Return the position of each thread of each node in a row of so many blocks."""
-    first, way = r.line.first, r.line.way
+def _groups(t: Facts, r: ScanSpec) -> Iterator[NodeGroups]:
+    """Yield the groups of several nodes for each kind of rows."""
+    runs, most = _line(t, r).runs, t.tuning["few_nodes_max"]
+    for count, carried, more in _kinds_of_rows(r):
+        yield NodeGroups(runs, count, most, carried, more)
 
-    def of(node: int) -> tuple[int | None, ...]:
-        places = (t.tree.members(node).astype(int) - first) * way % t.size
-        return tuple(p if p < count else None for p in places.tolist())
 
-    return tuple(map(of, range(t.tree.node_count)))
+def _line(t: Facts, r: ScanSpec) -> Line:
+    return line_of(t.tree, r.line.first, r.line.way)
+
+
+def _positions(t: Facts, r: ScanSpec, node: int, count: int) -> Positions:
+    """Return the position of each thread of a node in a row of so many blocks."""
+    places = (t.tree.members(node).astype(int) - r.line.first) * r.line.way % t.size
+    return tuple(p if p < count else None for p in places.tolist())
 
 
 def _trees(t: Facts, r: ScanSpec, node: int) -> tuple[tuple[ScanTree, ...], _Areas]:
@@ -142,14 +144,18 @@ def _trees(t: Facts, r: ScanSpec, node: int) -> tuple[tuple[ScanTree, ...], _Are
 
     On several nodes a node whose levels need too many areas leaves out its narrowest ones.
     """
-    kinds = [(_positions(t, r, kind[0]), *kind) for kind in _kinds_of_rows(r)]
+    kinds = list(_kinds_of_rows(r))
+    groups: list[NodeGroups | None] = [None] * len(kinds) if t.one_node else [*_groups(t, r)]
+    place = 0 if t.one_node else _line(t, r).nodes.index(node)
     levels, most = t.tree.levels(node).levels, _most_areas(t, r)
     depth = len(levels)
     while True:
         some = NodeLevels(levels[:depth])
         trees = tuple(
-            scan_tree(some, nodes, node, count, carried=carried, more=more)
-            for nodes, count, carried, more in kinds
+            scan_tree(
+                some, _positions(t, r, node, count), wide, place, count, carried=carried, more=more
+            )
+            for wide, (count, carried, more) in zip(groups, kinds, strict=True)
         )
         areas = _Areas.of(trees)
         if depth == 1 or not most or areas.count <= most:
@@ -166,14 +172,8 @@ def _most_areas(t: Facts, r: ScanSpec) -> int:
     """
     if t.one_node:
         return 0
-    most = 0
-    for count, carried, more in _kinds_of_rows(r):
-        team = team_domain(_positions(t, r, count), count, carried=carried, more=more)
-        own = len(team.used) + len(team.needs)
-        for node, wanted in team.wants.items():
-            others = sum(map(len, wanted.values()))
-            most = max(most, own + others + len(team.below[node]) + len(team.gives[node]))
-    return _FIRST + _TIMES * most
+    narrow, wide = zip(*(groups.most_values() for groups in _groups(t, r)), strict=True)
+    return _FIRST + _TIMES * int(max(narrow)) + int(sum(wide))
 
 
 def _places(t: Facts, r: ScanSpec, areas: int) -> tuple[Places, int]:
@@ -205,6 +205,8 @@ class _LevelScan:
         readings = self._readings(trees)
         depth = 0 if self.places.short else self.places.depth
         self.flow = Flow(t, readings, len(self.batches), depth)
+        self.nodes = () if t.one_node else _line(t, r).nodes
+        self.groups = len(trees[0].groups)
         self.sent: dict[int, list[int]] = {}
 
     def _readings(self, trees: tuple[ScanTree, ...]) -> Iterator[Reading]:
@@ -215,10 +217,6 @@ class _LevelScan:
             for _, _, reader, source in some:
                 pairs[reader, source] = True
             yield Reading(phase, written, pairs)
-
-    def _is_team(self, level: int) -> bool:
-        """Return whether the domains of a level are all nodes."""
-        return not (level or self.t.one_node)
 
     # -- places -------------------------------------------------------------------------------
     def _area(self, thread: int, u: int, area: int) -> BlockRef:
@@ -285,32 +283,62 @@ class _LevelScan:
         with self._phase(u, tree.depth - level):
             if domain is None:
                 return
-            if self._is_team(level):
-                self._exchange(u, domain, rows)
+            if level < self.groups:
+                self._exchange(u, level, domain, rows)
             elif level + 1 < tree.depth:
                 self._copy_up(u, level, domain, rows)
-            if level and self._is_team(level - 1):  # the places that a message may be sent from
+            if level and level == self.groups:  # the places that messages may be sent from
                 self.t.need(*self.sent.pop(u - self.places.depth, ()))
             for span in domain.used:
                 place = self._kept(u, level, domain, USED, span, self.me)
                 self.t.fold(place, self._joined(u, level, domain, span), rows)
 
-    def _exchange(self, u: int, team: Domain, rows: int) -> None:
-        """Send what my node has joined to the node roots that need it, and receive theirs."""
-        t, tree, nbytes = self.t, self.trees[u], rows * self.r.itemsize
-        mine = tree.levels[1][self.me]
-        coming = []
-        for of, spans in team.below.items():
-            if of != self.me:
-                places = [self._kept(u, 0, team, COPIED, span, of) for span in spans]
-                blocks = [Blocks(place, nbytes) for place in places]
-                coming.append(t.recv_blocks(t.tree.node_root(~of), blocks, bounded=False))
-        self.sent[u] = []
-        for to, spans in tree.sends.items():
-            places = [self._kept(u, 1, mine, USED, span, self.me) for span in spans]
-            blocks = [Blocks(place, nbytes) for place in places]
-            self.sent[u].append(t.send_blocks(t.tree.node_root(to), blocks))
-        t.need(*coming)
+    def _exchange(self, u: int, level: int, group: Domain, rows: int) -> None:
+        """Send what my domain has joined to the roots that need it, and receive theirs."""
+        tree = self.trees[u]
+        member, mine = tree.groups[level], tree.levels[level + 1][self.me]
+        assert member is not None
+        coming = [
+            self._receive(u, level, group, COPIED, ~of, spans, of, rows)
+            for of, spans in group.below.items() if of != self.me
+        ]  # fmt: skip
+        for to, spans in member.sends.items():
+            self._send(u, level + 1, mine, USED, to, spans, rows)
+        self.t.need(*coming)
+
+    def _hand_down(self, u: int, level: int, group: Domain, rows: int) -> None:
+        """Get what lies before my group from its root, or send it if I am that."""
+        member = self.trees[u].groups[level]
+        assert member is not None
+        if member.root >= 0 and group.needs:
+            needed = self._receive(u, level, group, NEEDS, member.root, group.needs, self.me, rows)
+            self.t.need(needed)
+        for to, spans in member.hands_down.items():
+            self._send(u, level, group, NEEDS, to, spans, rows)
+
+    def _send(
+        self, u: int, level: int, domain: Domain, kind: int, to: int, spans: Spans, rows: int
+    ) -> None:
+        """Send some of my values to the root of a node, which has a place in the line."""
+        blocks = self._blocks(u, level, domain, kind, spans, self.me, rows)
+        root = self.t.tree.node_root(self.nodes[to])
+        self.sent.setdefault(u, []).append(self.t.send_blocks(root, blocks))
+
+    def _receive(
+        self, u: int, level: int, domain: Domain, kind: int, source: int, spans: Spans, of: int,
+        rows: int,
+    ) -> int:  # fmt: skip
+        """Receive values from the root of a node; return the ticket."""
+        blocks = self._blocks(u, level, domain, kind, spans, of, rows)
+        root = self.t.tree.node_root(self.nodes[source])
+        return self.t.recv_blocks(root, blocks, bounded=False)
+
+    def _blocks(
+        self, u: int, level: int, domain: Domain, kind: int, spans: Spans, of: int, rows: int
+    ) -> list[Blocks]:
+        nbytes = rows * self.r.itemsize
+        places = (self._kept(u, level, domain, kind, span, of) for span in spans)
+        return [Blocks(place, nbytes) for place in places]
 
     def _copy_up(self, u: int, level: int, domain: Domain, rows: int) -> None:
         """Copy what the domains inside have joined: equally distant ones in one step."""
@@ -335,6 +363,8 @@ class _LevelScan:
                 return
             if not level:
                 self._carry(u, domain, rows)
+            elif level < self.groups:
+                self._hand_down(u, level, domain, rows)
             elif domain.above != self.me:
                 around = tree.levels[level - 1][domain.above]
                 for span in domain.needs:
@@ -401,12 +431,18 @@ class _LevelScan:
 
 # --- the variants ---------------------------------------------------------------------------------
 def _has_room(call: CallFacts) -> bool:
-    """One node, or a few nodes; room for the values of all domains."""
+    """Room for the values of all domains; several nodes: few runs of consecutive threads."""
     r: ScanSpec = call.arguments[0]
     least = (2 if r.line.layout.rows > 1 else 1) * r.itemsize
     if call.one_node:
         return _places(call, r, _trees(call, r, 0)[1].count)[1] >= least
-    return call.few_nodes and _width(call, _most_areas(call, r)) >= least
+    return _has_few_runs(call) and _width(call, _most_areas(call, r)) >= least
+
+
+def _has_few_runs(call: CallFacts) -> bool:
+    nodes, runs = call.tree.node_count, run_count(call.tree)
+    of_a_group, in_all = _MOST_RUNS
+    return runs <= in_all and runs * group_size(nodes, call.tuning) <= of_a_group * nodes
 
 
 def by_levels(t: Recorder, r: ScanSpec) -> None:

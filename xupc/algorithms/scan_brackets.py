@@ -10,29 +10,25 @@ gets what its threads need from outside. Threads that follow each other on align
 value and get one: all before the domain. Otherwise a domain has more of them, but the bits of the
 results are the same.
 
-On several nodes the widest domain is the team, and the nodes are the domains inside it. The root of
-each node joins what its node needs itself, from what the roots of other nodes send it.
+`scan_tree` has the domains of a node, `scan_nodes` those that are groups of nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from ..records import record
-from ..topology.levels import NodeLevels
-from .brackets import middle_of, pieces_of
+from .brackets import Runs, middle_of, pieces_of
 
 __all__ = [
-    "BEFORE", "COPIED", "GIVEN", "NEEDS", "USED", "Domain", "NodePositions", "ScanTree", "Span",
-    "Spans", "needs_of", "parts_of", "scan_tree", "team_domain",
+    "BEFORE", "COPIED", "GIVEN", "NEEDS", "USED", "Domain", "Span", "Spans", "domain_of",
+    "needs_of", "outside_of", "parts_of",
 ]  # fmt: skip
 
 Span = tuple[int, int]
 """Positions ``begin .. end``; from `BEFORE` on: all before `end`, earlier rows included."""
 Spans = tuple[Span, ...]
-NodePositions = tuple[tuple[int | None, ...], ...]
-"""The position of each thread of each node; None if it has no operand."""
 BEFORE = -1
 """The begin of a span that has all before its end."""
 USED, NEEDS, COPIED, GIVEN = range(4)
@@ -56,7 +52,8 @@ class Domain:
         The spans that it gets from outside.
     below
         The roots of the domains inside, or its threads, that have operands, with what they join
-        for others. In the team the own node is 0, node k is ``~k``.
+        for others. In a group of nodes, as a node root sees it, its own part is 0, that of the k-th
+        node along the line is ``~k``.
     gives
         The spans that each of these needs from outside itself.
     """
@@ -78,7 +75,11 @@ class Domain:
 
     def parts(self, span: Span) -> list[tuple[Span, int]]:
         """Return how this domain joins a span: spans that it has, with the joins after each."""
-        return parts_of(span, {*self.needs, *self._owners})
+        return parts_of(span, self._known)
+
+    @cached_property
+    def _known(self) -> set[Span]:
+        return {*self.needs, *self._owners}
 
     @cached_property
     def kept(self) -> tuple[dict[tuple[int, Span], int], ...]:
@@ -93,17 +94,12 @@ class Domain:
         own = ([(self.root, span) for span in spans] for spans in (self.used, self.needs))
         return tuple({key: i for i, key in enumerate(keys)} for keys in (*own, inside, outside))
 
-    @cached_property
-    def wants(self) -> dict[int, dict[int, Spans]]:
-        """The spans that each one below joins, of each other one that has any of them.
+    def wanted_by(self, root: int, used: Spans = ()) -> dict[int, Spans]:
+        """Return the spans that one below joins, of each other one that has any of them.
 
-        They are those of what it gets from outside, and of what the domain joins for others.
+        They are those of what it gets from outside, and of `used`.
         """
-        return {root: self._wanted_by(root) for root in self.below}
-
-    def _wanted_by(self, root: int) -> dict[int, Spans]:
-        spans = (*self.used, *self.gives[root])
-        parts = {part for span in spans for part, _ in self.parts(span)}
+        parts = {part for span in (*used, *self.gives[root]) for part, _ in self.parts(span)}
         found: dict[int, list[Span]] = {}
         for part in sorted(parts):
             owner = self.owner(part)
@@ -111,79 +107,10 @@ class Domain:
                 found.setdefault(owner, []).append(part)
         return {owner: tuple(some) for owner, some in sorted(found.items())}
 
-
-@record
-class ScanTree:
-    """The domains of a node by level, the widest first, then by their roots.
-
-    On several nodes the first level is the team, whose root is that of this node; else it is the
-    node. With `depth` levels, phase 0 makes the threads' values, and phase ``depth - k`` joins
-    those of the domains of level k. What lies before these comes in phase ``depth + 1 + k``, and
-    the results in phase ``2 * depth + 1``.
-
-    Attributes
-    ----------
-    levels
-        The domains that have operands.
-    positions
-        The position of each thread of the node.
-    sends
-        The spans of this node that the root of each other node gets, as far as it gets any.
-    """
-
-    levels: tuple[dict[int, Domain], ...]
-    positions: tuple[int | None, ...]
-    sends: dict[int, Spans]
-
-    @property
-    def depth(self) -> int:
-        """The number of levels; single threads are none."""
-        return len(self.levels)
-
-    def before(self, thread: int) -> tuple[Domain, list[tuple[Span, int]]] | None:
-        """Return how a thread joins what is before it, and its domain; None without an operand."""
-        position = self.positions[thread]
-        for domain in self.levels[-1].values():
-            if position is not None and thread in domain.below:
-                return domain, domain.parts((BEFORE, position)) if domain.gives[thread] else []
-        return None
-
-    @cached_property
-    def reads(self) -> frozenset[tuple[int, int, int, int]]:
-        """The reads between threads: (phase, phase in which it was written, reader, source)."""
-        found = set()
-        depth = self.depth
-        for level, domains in enumerate(self.levels):
-            for x in domains.values():
-                last = level + 1 == depth
-                joined = [x.owner(part) for span in x.used for part, _ in x.parts(span)]
-                sources = joined if last else [root for root, some in x.below.items() if some]
-                up = depth - level
-                found |= {
-                    (up, up - 1, x.root, source)
-                    for source in sources if source is not None and source >= 0
-                }  # fmt: skip
-                if level and x.needs:
-                    down = depth + 1 + level
-                    found.add((down, down - 1, x.root, x.above))
-        for thread in range(len(self.positions)):
-            if way := self.before(thread):
-                domain, parts = way
-                owners = [domain.owner(span) for span, _ in parts]
-                found |= {
-                    (2 * depth + 1, self._has_needs(domain), thread, domain.root)
-                    if owner is None else (2 * depth + 1, 0, thread, owner)
-                    for owner in owners
-                }  # fmt: skip
-        return frozenset(found)
-
-    def _has_needs(self, domain: Domain) -> int:
-        """Return the phase in which the root of a narrowest domain writes what that needs.
-
-        The root of the domain around, if it is the same thread, joins that for itself at once.
-        """
-        at_once = self.depth > 1 and domain.above == domain.root
-        return 2 * self.depth - at_once
+    def fetched_by(self, root: int) -> Spans:
+        """Return what one below joins of what this domain gets from outside."""
+        parts = {part for span in self.gives[root] for part, _ in self.parts(span)}
+        return tuple(sorted(part for part in parts if self.owner(part) is None))
 
 
 def parts_of(span: Span, known: set[Span]) -> list[tuple[Span, int]]:
@@ -214,134 +141,52 @@ def _followed(
     return [*left, *others, (span, joins + bool(left))]
 
 
-def needs_of(positions: Sequence[int], count: int, *, carried: bool) -> Spans:
+def needs_of(runs: Runs, count: int, *, carried: bool) -> Spans:
     """Return the spans from outside that threads at some positions need.
 
     `count`: the number of all positions; `carried`: earlier rows come before them.
     """
-    begin, end = 0, count
+    begin, end, last = 0, count, runs[-1][1] - 1
     while end - begin > 1:
         centre = middle_of(begin, end)
-        if positions[0] < centre <= positions[-1]:
+        if runs[0][0] < centre <= last:
             break
-        begin, end = (begin, centre) if positions[-1] < centre else (centre, end)
+        begin, end = (begin, centre) if last < centre else (centre, end)
     before = [(BEFORE, begin)] if begin or carried else []
-    return (*before, *_gaps(positions, begin, end))
+    return (*before, *_gaps(runs, begin, end))
 
 
-def _gaps(positions: Sequence[int], begin: int, end: int) -> Iterator[Span]:
+def _gaps(runs: Runs, begin: int, end: int) -> Iterator[Span]:
     """Yield the largest parts of the tree without any of the positions, but before the last."""
-    inside = [p for p in positions if begin <= p < end]
+    inside = tuple((max(a, begin), min(b, end)) for a, b in runs if a < end and b > begin)
     if not inside:
-        if begin < positions[-1]:
+        if begin < runs[-1][1] - 1:
             yield begin, end
-    elif len(inside) < end - begin:
+    elif inside != ((begin, end),):
         centre = middle_of(begin, end)
-        yield from _gaps(positions, begin, centre)
-        yield from _gaps(positions, centre, end)
+        yield from _gaps(runs, begin, centre)
+        yield from _gaps(runs, centre, end)
 
 
-@lru_cache(maxsize=32)
-def team_domain(nodes: NodePositions, count: int, *, carried: bool, more: bool) -> Domain:
-    """Return the values of a team whose domains are its nodes, named by their numbers.
-
-    Parameters
-    ----------
-    nodes
-        The positions on each node.
-    count
-        The number of positions.
-    carried
-        True if earlier rows come before the first position.
-    more
-        True if later rows follow, for which the team joins all operands.
-    """
-    members = {k: [p for p in its if p is not None] for k, its in enumerate(nodes)}
-    having = {k: its for k, its in members.items() if its}
-    return _domain(0, -1, *_outside(count, carried, more), having, count, carried)
-
-
-def _outside(count: int, carried: bool, more: bool) -> tuple[Spans, Spans]:
+def outside_of(count: int, *, carried: bool, more: bool) -> tuple[Spans, Spans]:
     """Return the spans that the widest domain joins for later rows, and gets from earlier ones."""
     return ((0, count),) if more else (), ((BEFORE, 0),) if carried else ()
 
 
-@lru_cache(maxsize=32)
-def scan_tree(
-    levels: NodeLevels, nodes: NodePositions, node: int, count: int, *, carried: bool, more: bool
-) -> ScanTree:
-    """Return the domains of a node; the arguments are those of `team_domain`.
-
-    Parameters
-    ----------
-    levels
-        Of the node.
-    node
-        Its number.
-    """
-    positions = nodes[node]
-    found: list[dict[int, Domain]] = []
-    sends: dict[int, Spans] = {}
-    if len(nodes) > 1:
-        team = team_domain(nodes, count, carried=carried, more=more)
-        found.append(_seen_from(team, node))
-        sends = {k: wanted[node] for k, wanted in team.wants.items() if node in wanted}
-        above = {root: (0, x.below[0], x.gives[0]) for root, x in found[0].items()}
-    else:
-        above = {0: (-1, *_outside(count, carried, more))}
-    found += _domains_of(levels, positions, above, count, carried)
-    return ScanTree(tuple(found), positions, sends)
-
-
-def _seen_from(team: Domain, node: int) -> dict[int, Domain]:
-    """Return the team with what the root of a node gets from others; nothing without operands."""
-    if node not in team.below:
-        return {}
-    others = {~k: spans for k, spans in team.wants[node].items()}
-    below = {0: team.below[node], **others}
-    return {0: Domain(0, -1, team.used, team.needs, below, {0: team.gives[node]})}
-
-
-def _domains_of(
-    levels: NodeLevels, positions: tuple[int | None, ...],
-    above: dict[int, tuple[int, Spans, Spans]], count: int, carried: bool,
-) -> Iterator[dict[int, Domain]]:  # fmt: skip
-    """Yield the domains of a node by level.
-
-    `above`: by the root of a domain of the level, the root of the one around, the spans that the
-    domain joins for others, and those that it gets.
-    """
-    roots = [level.root_of for level in levels.levels]
-    for level, root_of in enumerate(roots):
-        last = level + 1 == len(roots)
-        inner = tuple(range(levels.size)) if last else roots[level + 1]
-        members: dict[int, dict[int, list[int]]] = {}
-        for thread, position in enumerate(positions):
-            if position is not None:
-                mine = members.setdefault(root_of[thread], {})
-                mine.setdefault(inner[thread], []).append(position)
-        domains = {
-            root: _domain(root, *above[root], its, count, carried) for root, its in members.items()
-        }
-        yield domains
-        above = {
-            root: (domain.root, domain.below[root], domain.gives[root])
-            for domain in domains.values() for root in domain.below
-        }  # fmt: skip
-
-
-def _domain(
-    root: int, above: int, used: Spans, needs: Spans, members: Mapping[int, list[int]],
-    count: int, carried: bool,
+def domain_of(
+    root: int, above: int, used: Spans, needs: Spans, inside: Mapping[int, Runs],
+    count: int, *, carried: bool,
 ) -> Domain:  # fmt: skip
-    """Return a domain with the positions of each domain inside."""
-    inside = {r: sorted(p) for r, p in members.items()}
-    owner = {piece: r for r, its in inside.items() for piece in pieces_of(set(its), 0, count)}
+    """Return a domain with the positions of each domain inside; the others as in `Domain`."""
+    owner = {piece: r for r, its in inside.items() for piece in pieces_of(its, 0, count)}
     gives = {r: needs_of(its, count, carried=carried) for r, its in inside.items()}
     known = {*needs, *owner}
     wanted = {
         part for span in (*used, *(s for some in gives.values() for s in some))
         for part, _ in parts_of(span, known)
     }  # fmt: skip
-    below = {r: tuple(sorted(p for p in wanted if owner.get(p) == r)) for r in inside}
-    return Domain(root, above, used, needs, below, gives)
+    below: dict[int, list[Span]] = {r: [] for r in inside}
+    for part in sorted(wanted):
+        if part in owner:
+            below[owner[part]].append(part)
+    return Domain(root, above, used, needs, {r: tuple(its) for r, its in below.items()}, gives)
