@@ -172,7 +172,7 @@ def _most_areas(t: Facts, r: ScanSpec) -> int:
     """
     if t.one_node:
         return 0
-    narrow, wide = zip(*(groups.most_values() for groups in _groups(t, r)), strict=True)
+    narrow, wide = zip(*(groups.most_values for groups in _groups(t, r)), strict=True)
     return _FIRST + _TIMES * int(max(narrow)) + int(sum(wide))
 
 

@@ -168,11 +168,15 @@ class NodeGroups:
             used, needs = group.below[mine], group.gives[mine]
         return found, used, needs
 
+    @property
     def most_values(self) -> tuple[int, int]:
-        """Return the most values that a node root keeps for the narrowest groups, and for others.
+        """The most values that a node root keeps for the narrowest groups, and for others.
 
         The first number includes those of the node itself, without levels below it.
         """
+        return _most_values(self)
+
+    def _most_values(self) -> tuple[int, int]:
         narrow = wide = 0
         for level, outer in enumerate(self.sizes[:-1]):
             most = 0
@@ -191,6 +195,11 @@ class NodeGroups:
             return self.more, outside_of(self.count, carried=self.carried, more=self.more)[1]
         every = _merged([piece for runs in inside.values() for piece in runs])
         return True, needs_of(every, self.count, carried=self.carried)
+
+
+@lru_cache(maxsize=16)
+def _most_values(groups: NodeGroups) -> tuple[int, int]:
+    return groups._most_values()
 
 
 @lru_cache(maxsize=64)
