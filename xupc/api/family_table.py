@@ -21,6 +21,8 @@ __all__ = ["FamilyTable"]
 
 FAMILIES = 64
 """How many families of a collective are kept."""
+_BY_VALUE = int, str
+"""The types of arguments of which equal ones mean the same."""
 Place = tuple[int, int]
 """Offset and phase of an operand."""
 
@@ -32,8 +34,8 @@ class KnownFamily:
     Attributes
     ----------
     references
-        For each argument but ints a function that returns it, None once it is gone; of a pointer,
-        its allocation.
+        For each argument but ints and strings a function that returns it, None once it is gone; of
+        a pointer, its allocation.
     order
         For each pointer among the arguments the number of its operand.
     layouts
@@ -143,14 +145,14 @@ class FamilyTable:
             if type(x) is SharedPointer:
                 key.append((id(x._allocation), x._rank, x._phase if self._phased else 0))
             else:
-                key.append(x if type(x) is int else (id(x),))
+                key.append(x if type(x) in _BY_VALUE else (id(x),))
         return tuple(key)
 
 
 def _anchors(values: Sequence[Any]) -> Iterator[Any]:
-    """Yield what stays the same of the arguments in all calls of a family, but for ints."""
+    """Yield what stays the same of the arguments in all calls of a family, but for values."""
     for x in values:
-        if type(x) is not int:
+        if type(x) not in _BY_VALUE:
             yield x._allocation if type(x) is SharedPointer else x
 
 

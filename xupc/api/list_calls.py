@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends.native.native_core import caches
+from ..backends.native.native_core import caches, invalidations
 from ..backends.wait import Waitable
 from ..comm.remote_completion import RemoteCompletion, incomplete
 from ..pgas.allocation import Allocation
@@ -182,6 +182,7 @@ class ListCall(SharedCall):
 
     def __init__(self) -> None:
         self._known: dict[Any, CachedListCall] = {}
+        self._looked_at = 0
         caches.append(self._known.clear)
 
     def forget(self) -> None:
@@ -240,10 +241,12 @@ class ListCall(SharedCall):
             args, kwargs = arguments
             self.remember(args, instance, kwargs)
             return
-        # what was freed is not to be kept alive
-        of_teams = [k for k, known in self._known.items() if known.call.keeps_team]
-        gone = [k for k, known in self._known.items() if not known.usable]
+        gone: list[Any] = []
+        if self._looked_at != invalidations():  # what was freed is not to be kept alive
+            gone = [k for k, known in self._known.items() if not known.usable]
+            self._looked_at = invalidations()
         if call.keeps_team:
+            of_teams = [k for k, known in self._known.items() if known.call.keeps_team]
             gone += of_teams[: max(0, len(of_teams) + 1 - TEAM_CALLS)]
         gone += list(self._known)[: max(0, len(self._known) + 1 - CALLS)]
         for k in gone:

@@ -17,7 +17,9 @@ import numpy as np
 from support.checked_calls import FUNCTIONS, ROOTED, Buffers, Usable, done, raises, same, values
 
 import xupc
+from xupc.api.array_call import ArrayCall
 from xupc.api.call_cache import SharedCall
+from xupc.api.list_calls import CachedListCall
 
 LOOP = int(sys.argv[1])
 NAMES = [name for name in FUNCTIONS if name != "permute"]
@@ -91,6 +93,64 @@ def names_and_arrays() -> None:
             same(B.local, values(1, T - 1, ROOM)[at : at + 64], "no barrier", k)
             xupc.barrier()
         assert len(full) == 2, full
+    for array in (A, B):
+        xupc.all_free(array)
+
+
+def new_strings() -> None:
+    """A name of an algorithm that each call makes anew is found by its text."""
+    A, B = (xupc.all_alloc(T * ROOM, "u1", ROOM) for _ in range(2))
+    dst, src = (np.zeros(8, "i8") for _ in range(2))
+    names, slow = ["pull", "multicore"], ArrayCall.slow
+    misses: list[str] = []
+
+    def noted(self: Any, *rest: Any) -> Any:
+        misses.append(self.__name__)
+        return slow(self, *rest)
+
+    ArrayCall.slow = noted  # type: ignore[assignment,method-assign]
+    with checked_in_full() as full:
+        for k in range(LOOP):
+            way = names[k % 2]
+            A.local[:] = values(k, me, ROOM)
+            src[:] = k + me
+            xupc.all_broadcast(B, A, 8, algorithm=f"{way[0]}{way[1:]}")
+            same(B.local[:8], values(k, 0, ROOM)[:8], "repeated", k)
+            xupc.all_broadcast(B, A + 8 * k, 8, algorithm=f"{way[0]}{way[1:]}")
+            same(B.local[:8], values(k, 0, ROOM)[8 * k : 8 * k + 8], "new address", k)
+            xupc.allav_reduce_all(dst, src, xupc.ADD, algorithm=f"{way[0]}{way[1:]}")
+            assert (dst == T * k + T * (T - 1) // 2).all(), k
+            xupc.barrier()
+    ArrayCall.slow = slow  # type: ignore[method-assign]
+    arrays = len(names) if native else LOOP  # the Python engine keeps no calls but families
+    assert len(full) == arrays + len(names), full
+    assert not native or len(misses) == len(names), misses
+    for array in (A, B):
+        xupc.all_free(array)
+
+
+def lists() -> None:
+    """A call with lists looks at the earlier ones after memory was freed, not in each call."""
+    A, B, C = (xupc.all_alloc(T * ROOM, "u1", ROOM) for _ in range(3))
+    looks: list[object] = []
+    usable_before = CachedListCall.usable
+
+    def noted(self: CachedListCall) -> bool:
+        looks.append(self)
+        return bool(usable_before.fget(self))  # type: ignore[attr-defined]
+
+    CachedListCall.usable = property(noted)  # type: ignore[assignment,method-assign]
+    A.local[:] = values(5, me, ROOM)
+    to = [(i + 1) % T for i in range(T)]
+    xupc.all_permute(B, C, to, 8)
+    for k in range(LOOP):
+        xupc.all_permute(B, A + 8 * k, to, 8)
+        same(B.local[:8], values(5, (me - 1) % T, ROOM)[8 * k : 8 * k + 8], "permute", k)
+    assert len(looks) < 2 * LOOP, len(looks)
+    CachedListCall.usable = usable_before  # type: ignore[method-assign]
+    xupc.all_free(C)
+    xupc.all_permute(B, A, to, 16)
+    assert all(known.usable for known in vars(xupc.all_permute)["_known"].values())
     for array in (A, B):
         xupc.all_free(array)
 
@@ -303,6 +363,8 @@ def hooks() -> None:
 usable = Usable()
 blocks()
 names_and_arrays()
+new_strings()
+lists()
 in_place()
 reductions()
 errors(usable)

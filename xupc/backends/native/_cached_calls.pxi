@@ -1,6 +1,7 @@
 # Collectives as callables that find an earlier call of theirs: see xupc/api/call_cache.py.
 
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_CheckExact
 
 
 cdef extern from *:
@@ -40,6 +41,33 @@ cdef inline Py_ssize_t _laid_out(PyObject **args, Py_ssize_t n, PyObject *keywor
     memcpy(out + n, XU_ITEMS(<object>keywords), named * sizeof(PyObject *))
     memcpy(out + n + named, args + n, named * sizeof(PyObject *))
     return n + 2 * named
+
+
+cdef list _interned(PyObject **args, Py_ssize_t n):
+    """Replace strings by the interned ones equal to them; return these, None if all were such.
+
+    ``algorithm=f"..."`` makes a new string for each call. A look-up by identity that finds nothing
+    is repeated with these, so a call that is found at once does not pay for it.
+    """
+    cdef list kept = None
+    cdef Py_ssize_t k
+    for k in range(n):
+        if PyUnicode_CheckExact(<object>args[k]):
+            same = intern(<str>args[k])
+            if <PyObject *>same != args[k]:
+                kept = kept or []
+                kept.append(same)
+                args[k] = <PyObject *>same
+    return kept
+
+
+cdef dict _with_interned(dict kwargs):
+    """Return the keyword arguments with interned strings; None if no string is another one."""
+    cdef dict same
+    if not kwargs:
+        return None
+    same = {name: intern(<str>x) if type(x) is str else x for name, x in kwargs.items()}
+    return None if all([same[name] is x for name, x in kwargs.items()]) else same
 
 
 cdef tuple _tuple_of(PyObject **args, Py_ssize_t n):
@@ -166,9 +194,8 @@ cdef class CachedCall:
         return _called_by_identity(<PyObject *>self, XU_ITEMS(items), len(args), <PyObject *>names)
 
     def remember(self, tuple args, Instance instance, dict kwargs=None):
-        cdef _Entry e
         cdef list table
-        cdef Py_ssize_t place
+        cdef dict same
         for a in args:
             if not _lasting(a):
                 return
@@ -179,24 +206,33 @@ cdef class CachedCall:
             self.empty()
             self.generation = _generation
         table = self.named if kwargs else self.table
-        args = _with_names(args, kwargs)
-        place = self._place(XU_ITEMS(args), len(args))
-        e = _Entry(args, table, place)
+        self._add(table, _with_names(args, kwargs), instance)
+        same = _with_interned(kwargs)
+        if same is not None:
+            self._add(table, _with_names(args, same), instance)
+
+    cdef _add(self, list table, tuple args, Instance instance):
+        cdef Py_ssize_t place = self._place(XU_ITEMS(args), len(args))
+        cdef _Entry e = _Entry(args, table, place)
         e.instance = instance
         e.generation = _generation
         table[place] = e
 
     def remember_family(self, tuple args, Instance instance, family, dict kwargs=None):
         """Keep a `CallFamily`, whose first call has these arguments; after `remember`."""
+        cdef dict same = _with_interned(kwargs)
         if self.generation == _generation:
             _remember_family(self, _with_names(args, kwargs), len(kwargs or ()), instance, family)
+            if same is not None:
+                _remember_family(self, _with_names(args, same), len(same), instance, family)
 
 
 cdef _called_by_identity(PyObject *called, PyObject **args, size_t given, PyObject *keywords):
     cdef CachedCall call = <CachedCall>called
     cdef PyObject *laid[MOST_LAID_OUT]
-    cdef Py_ssize_t n = PyVectorcall_NARGS(given)
+    cdef Py_ssize_t named, n = PyVectorcall_NARGS(given)
     cdef Instance instance = None
+    cdef list kept
     if keywords == NULL or not PyTuple_GET_SIZE(<object>keywords):
         instance = call._find(call.table, args, n)
         if instance is None:
@@ -204,9 +240,16 @@ cdef _called_by_identity(PyObject *called, PyObject **args, size_t given, PyObje
     else:
         n = _laid_out(args, n, keywords, laid)
         if n >= 0:
+            named = PyTuple_GET_SIZE(<object>keywords)
             instance = call._find(call.named, laid, n)
             if instance is None:
-                instance = _of_family(call, laid, n, PyTuple_GET_SIZE(<object>keywords))
+                instance = _of_family(call, laid, n, named)
+            if instance is None:
+                kept = _interned(laid + n - named, named)
+                if kept is not None:
+                    instance = call._find(call.named, laid, n)
+                    if instance is None:
+                        instance = _of_family(call, laid, n, named)
     if instance is None:
         return call.slow(_tuple_of(args, PyVectorcall_NARGS(given)), _dict_of(args, given, keywords))
     _go(instance)
@@ -330,7 +373,13 @@ cdef class CachedArrays:
 
     cdef inline _Arrays _find_all(self, tuple args, dict kwargs):
         cdef tuple all_ = _with_names(args, kwargs)
-        return self._find(XU_ITEMS(all_), len(all_))
+        cdef _Arrays e = self._find(XU_ITEMS(all_), len(all_))
+        if e is None:
+            kwargs = _with_interned(kwargs)
+            if kwargs is not None:
+                all_ = _with_names(args, kwargs)
+                e = self._find(XU_ITEMS(all_), len(all_))
+        return e
 
     def __call__(self, *args, **kwargs):
         cdef tuple items = args + tuple(kwargs.values())
@@ -349,12 +398,19 @@ cdef class CachedArrays:
     def remember(self, tuple args, dict kwargs, Instance instance, dst, src, bint in_place,
                  note=None):
         """`dst` and `src` are the arrays that the call works on, or None."""
-        cdef _Arrays e
-        cdef Py_ssize_t k, place
+        cdef dict same
         if self.generation != _generation:  # older entries only keep what was freed alive
             self.empty()
             self.generation = _generation
-        args = _with_names(args, kwargs)
+        self._add(_with_names(args, kwargs), instance, dst, src, in_place, note)
+        same = _with_interned(kwargs)
+        if same is not None:
+            self._add(_with_names(args, same), instance, dst, src, in_place, note)
+
+    cdef _add(self, tuple args, Instance instance, dst, src, bint in_place, note):
+        """Add one entry."""
+        cdef _Arrays e
+        cdef Py_ssize_t k, place
         cdef int to = -1, of = -1
         cdef list sizes = [-1] * len(args)
         known = list(args)
@@ -387,14 +443,20 @@ cdef class CachedArrays:
 cdef _called_on_arrays(PyObject *called, PyObject **args, size_t given, PyObject *keywords):
     cdef CachedArrays call = <CachedArrays>called
     cdef PyObject *laid[MOST_LAID_OUT]
-    cdef Py_ssize_t n = PyVectorcall_NARGS(given)
+    cdef Py_ssize_t named, n = PyVectorcall_NARGS(given)
     cdef _Arrays e = None
+    cdef list kept
     if keywords == NULL or not PyTuple_GET_SIZE(<object>keywords):
         e = call._find(args, n)
     else:
         n = _laid_out(args, n, keywords, laid)
         if n >= 0:
             e = call._find(laid, n)
+            if e is None:
+                named = PyTuple_GET_SIZE(<object>keywords)
+                kept = _interned(laid + n - named, named)
+                if kept is not None:
+                    e = call._find(laid, n)
     if e is None:
         return call.slow(_tuple_of(args, PyVectorcall_NARGS(given)), _dict_of(args, given, keywords))
     _go(e.instance)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["caches", "core", "empty_caches", "invalidate", "why_not"]
+__all__ = ["caches", "core", "empty_caches", "invalidate", "invalidations", "why_not"]
 
 core: Any = None
 why_not = ""
@@ -22,10 +22,20 @@ except ImportError as e:
     why_not = str(e)
 
 
+_invalidations = 0
+
+
 def invalidate() -> None:
     """Invalidate all cached calls after a change of the job's state."""
+    global _invalidations
+    _invalidations += 1
     if core is not None:
         core.invalidate()
+
+
+def invalidations() -> int:
+    """Return the number of changes so far: what was usable at the same number still is."""
+    return _invalidations
 
 
 def empty_caches() -> None:
