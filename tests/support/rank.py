@@ -45,6 +45,7 @@ WATCHED = ("builtins", "ctypes", "mpi4py.MPI", "numpy", "os", "secrets", "signal
 STATE = {
     "xupc": {"THREADS", "MYTHREAD", "__getattr__"},
     "xupc.api.job_end": {"_hooked"},
+    "xupc.backends.native.native_core": {"_invalidations"},
     "xupc.health.init_watchdog": {"_thread"},  # LASTING
     "xupc.mpi.record": {"_key", "_rank"},  # made once, at the first call of a communicator
     "xupc.runtime.current": {"failed", "halfway", "team"},
