@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from simulated import reductions
 from simulated.level_trees import nested, on_nodes, shuffled, tree_of
@@ -17,6 +18,7 @@ from support.soak import amount, seed
 from xupc.algorithms import prefix_reduce_levels
 from xupc.algorithms.conditions import CallFacts
 from xupc.algorithms.registry import Variant, find
+from xupc.algorithms.scan_nodes import run_lengths
 from xupc.backends.simulator.errors import RaceError
 from xupc.flags import MULTICORE, PUSH
 from xupc.plan.placement import Facts
@@ -120,6 +122,27 @@ def test_they_keep_the_order_on_several_nodes(form: str) -> None:
                 tree = on_nodes(labels, rng)
                 assert variant.can_run(CallFacts(tree, tuning, both, job.arguments(), Trees()))
                 assert brackets(job, variant, labels, both, tuning, tree) == expected, tree
+
+
+@pytest.mark.parametrize(
+    ("counts", "fits"),
+    [
+        pytest.param([4] * 3000, True, id="even"),
+        pytest.param([*[4] * 2999, 1], True, id="the last node has fewer"),
+        pytest.param([1, 4] * 1000, True, id="2000 uneven nodes"),
+        pytest.param([1, 4] * 1500, False, id="3000 uneven nodes"),
+        pytest.param([4] * 17_000, False, id="17000 even nodes"),
+    ],
+)
+def test_nodes_with_many_unlike_runs_keep_the_tree(counts: list[int], fits: bool) -> None:
+    """To look at such nodes would take each thread seconds, at each new kind of call."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    tree, block = Tree(labels), (0, 0, 1)
+    assert run_lengths(tree).tolist() == counts
+    job = Job("prefix_reduce", tree.size, *block, tree.size, 0, True, block)
+    tuning = {**TUNING, "staging_bytes": 1 << 20}
+    call = CallFacts(tree, tuning, ("my", "my"), job.arguments(), Symbols(True))
+    assert bool(by_levels("prefix_reduce").can_run(call)) is fits
 
 
 def test_all_nodes_have_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from .private_staging import LINE, Places
 from .registry import algorithm
 from .scan_blocks import results, turned, values_of_rows
 from .scan_brackets import BEFORE, COPIED, GIVEN, NEEDS, USED, Domain, Span, Spans
-from .scan_nodes import Line, NodeGroups, group_size, line_of, run_count
+from .scan_nodes import Line, NodeGroups, group_size, line_of, run_lengths
 from .scan_spec import ScanSpec
 from .scan_tree import Positions, ScanTree, scan_tree
 
@@ -47,10 +47,12 @@ _SUMMARY = (
 )
 _TIMES = 8
 """On several nodes: the areas that a node with levels may have, over those of one without."""
-_MOST_RUNS = 128, 1 << 14
+_MOST_RUNS = 128, 1 << 14, 1 << 11
 """The most runs of consecutive threads on the nodes of a group, on average, and on all nodes.
 
-Each is looked at to make a plan. A group with more also needs thousands of values.
+Each is looked at to make a plan. A group with more also needs thousands of values. The last number
+is that of runs with another length than the run before: groups of such runs are not alike, and each
+takes half a millisecond.
 """
 
 
@@ -440,9 +442,13 @@ def _has_room(call: CallFacts) -> bool:
 
 
 def _has_few_runs(call: CallFacts) -> bool:
-    nodes, runs = call.tree.node_count, run_count(call.tree)
-    of_a_group, in_all = _MOST_RUNS
-    return runs <= in_all and runs * group_size(nodes, call.tuning) <= of_a_group * nodes
+    nodes, lengths = call.tree.node_count, run_lengths(call.tree)
+    of_a_group, in_all, unlike = _MOST_RUNS
+    return (
+        lengths.size <= in_all
+        and lengths.size * group_size(nodes, call.tuning) <= of_a_group * nodes
+        and int(np.count_nonzero(np.diff(lengths))) <= unlike
+    )
 
 
 def by_levels(t: Recorder, r: ScanSpec) -> None:

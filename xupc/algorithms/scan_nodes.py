@@ -15,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..records import record
 from ..topology.tree import Tree
 from .brackets import Runs, pieces_of
 from .scan_brackets import BEFORE, Domain, Span, Spans, domain_of, needs_of, outside_of
 
-__all__ = ["Line", "Member", "NodeGroups", "group_size", "line_of", "run_count"]
+__all__ = ["Line", "Member", "NodeGroups", "group_size", "line_of", "run_lengths"]
 
 
 # --- nodes in line --------------------------------------------------------------------------------
@@ -40,10 +43,11 @@ class Line:
     runs: tuple[Runs, ...]
 
 
-def run_count(tree: Tree) -> int:
-    """Return how many runs of consecutive threads the nodes of a team have."""
+def run_lengths(tree: Tree) -> NDArray[np.int64]:
+    """Return how many threads each run of consecutive threads on a node of a team has."""
     index = tree.node_index
-    return 1 + int((index[1:] != index[:-1]).sum())
+    ends: NDArray[np.int64] = (index[1:] != index[:-1]).nonzero()[0]
+    return np.diff(np.concatenate(([-1], ends, [tree.size - 1])))
 
 
 def group_size(nodes: int, tuning: Mapping[str, int]) -> int:
