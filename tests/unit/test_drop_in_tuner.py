@@ -149,7 +149,7 @@ def tune(
     monkeypatch: pytest.MonkeyPatch, jobs: Any, path: Path, *words: str, status: int = 0
 ) -> list[str]:
     monkeypatch.setattr(command, "measured_by", jobs)
-    monkeypatch.setattr(command, "is_busy", lambda *_: True)
+    monkeypatch.setattr(command, "others_computed", lambda *_: "others computed here")
     arguments = ["tune", "--drop-in", "-n", "2", "-o", str(path), *words]
     done = CliRunner().invoke(cli.main, arguments)
     assert done.exit_code == status, done.output
