@@ -7,8 +7,8 @@ of `nodes` for each combination of the others; without names it has a share of a
 least one of each stays. Without the variable everything runs.
 
 With ``XUPC_TEST_QUICK`` every function rotates in all of its parameters: a run has a share of them,
-and each function once at least. With ``XUPC_TEST_REPEATED`` a run repeats live tests with another
-engine or MPI: it has half of the functions of each file.
+and each function once at least. With ``XUPC_TEST_REPEATED`` a quick run has live tests, or
+another run repeats them with another engine or MPI: it has half of the functions of each file.
 
 A test with a loop of its own takes its share with `share` or `share_of` of `support.soak`.
 """
