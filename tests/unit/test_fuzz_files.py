@@ -57,7 +57,7 @@ def _changed(rng: random.Random, data: Any) -> Any:
         elif kind == 1 and isinstance(inner, list):
             inner += inner[:1]
         elif isinstance(inner, dict | list) and inner:
-            inner[key] = rng.choice(VALUES)
+            inner[key] = copy.deepcopy(rng.choice(VALUES))  # later changes must not reach VALUES
         if not data:
             break
     return data
