@@ -194,10 +194,12 @@ class Job:
                     rank.recv()
         self._thread.join(_END)
         late = self._thread.is_alive()
+        where = report_of(self._tag) if late else ""
         self._end_threads()
         outcome = self._outcome
         words = f"not at its end after {_END:g} s" if late else outcome.explain() if outcome else ""
-        texts = [f"thread {i}: {text}" for i, text in enumerate(self._output()) if text]
+        texts = [where] if where else []
+        texts += [f"thread {i}: {text}" for i, text in enumerate(self._output()) if text]
         self.kill()
         if not words:
             return ""
