@@ -113,6 +113,20 @@ def test_results(tmp_path: Path) -> None:
     figure("damaged results of bench", f"{trials} files, `xupc report` of some: {words}")
 
 
+@pytest.mark.parametrize("nbytes", [1 << 40, 1 << 64, pytest.param(10**400, id="401 digits")])
+def test_a_result_with_blocks_that_no_memory_holds(tmp_path: Path, nbytes: int) -> None:
+    """The report makes no plan of it, whose steps would take all memory."""
+    path = tmp_path / "result.json"
+    result().save(path)
+    data = json.loads(path.read_bytes())
+    for cell in data["jobs"][0]["cells"]:
+        cell["nbytes"] = nbytes
+    path.write_text(json.dumps(data))
+    run = CliRunner().invoke(report_command, [str(path), "--markdown", "-"])
+    assert isinstance(run.exception, SystemExit | None)
+    assert run.exit_code in (1, 2), run.output  # it has a wrong result, too
+
+
 def _said_of(function: Callable[[Any], Any], x: Any) -> tuple[str | None, Any]:
     """Return (the text of its ValueError, None) or (None, its result)."""
     try:

@@ -27,6 +27,7 @@ from ..specs import SPECS
 from ..topology.tree import Tree
 from ..tuning.selection import Place, registered_name
 from ..tuning.selection_file import built_in
+from . import formatting
 
 __all__ = [
     "MOST_THREADS", "Unplanned", "call_of", "maker", "programs", "root_of", "team_of", "tree_of",
@@ -34,6 +35,8 @@ __all__ = [
 
 MOST_THREADS = 512
 """Of a job of which every thread's plan is made."""
+MOST_BYTES = 1 << 33
+"""In the blocks of all threads of such a job: each chunk is a step of a plan."""
 
 
 class Unplanned(Exception):
@@ -76,6 +79,8 @@ def programs(job: Job, cell: Cell, candidate: Candidate) -> list[Program]:
     threads = team_of(world, cell)
     if len(threads) > MOST_THREADS:
         raise Unplanned(f"plans of more than {MOST_THREADS} threads are not drawn")
+    if cell.nbytes * len(threads) > MOST_BYTES:
+        raise Unplanned(f"plans of more than {formatting.size(MOST_BYTES)} are not drawn")
     tree = world.sub(threads)
     make = _maker(job, cell, candidate, tree)
     return [Program(make(rank), tree) for rank in range(tree.size)]
