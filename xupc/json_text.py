@@ -14,9 +14,13 @@ def parsed(data: bytes) -> Any:
     Raises
     ------
     ValueError
-        It is no JSON, or a string in it has half of a surrogate pair, which cannot be printed.
+        It is no JSON, is nested too deeply to be read, or a string in it has half of a surrogate
+        pair, which cannot be printed.
     """
-    value = json.loads(data)
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if not data.isascii() or b"\\ud" in data.lower():
         json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
     return value

@@ -211,10 +211,11 @@ def test_after_the_most_texts_number_0_stands_for_all_others() -> None:
     assert len(said) == MOST_NUMBERS
 
 
+@pytest.mark.parametrize("text", ["nothing of the kind\n", "[" * 99_999])
 @pytest.mark.parametrize("name", ["thread-0.rows", "thread-0.names"])
-def test_a_damaged_part_is_an_error_that_names_it(tmp_path: Path, name: str) -> None:
+def test_a_damaged_part_is_an_error_that_names_it(tmp_path: Path, name: str, text: str) -> None:
     part(tmp_path, 0)
-    (tmp_path / name).write_text("nothing of the kind\n")
+    (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=name):
         join(tmp_path)
 
@@ -225,6 +226,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["trace", str(other)])
     assert result.exit_code == 2
     assert "expected a trace that XUPC_TRACE has made" in result.output
+    other.write_text('{"xupc": ' + "[" * 99_999)
+    assert CliRunner().invoke(main, ["trace", str(other)]).exit_code == 2
     assert CliRunner().invoke(main, ["trace", str(tmp_path / "none")]).exit_code == 2
     with pytest.raises(ValueError, match="found none"):
         join(tmp_path)

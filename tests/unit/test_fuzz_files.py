@@ -225,6 +225,11 @@ def test_half_of_a_character_is_no_json(tmp_path: Path, name: bytes) -> None:
         Result.load(bad)
 
 
+def test_what_is_nested_too_deeply_is_no_json() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parsed(b"[" * 99_999)
+
+
 @pytest.mark.parametrize("name", [b'"\\ud83d\\ude00"', '"\U0001f600"'.encode(), b'"\\\\ud800"'])
 def test_whole_characters_are_json(name: bytes) -> None:
     assert parsed(name) == json.loads(name)

@@ -284,6 +284,7 @@ def test_what_a_file_leaves_out_is_assumed(tmp_path: Path) -> None:
         ("version = 1\n[cores]\nvalue = 1.5", "cores: value: expected an int"),
         ("version = 3\n[links]\nvalue = 0", "links: value: expected an int, 1 or more"),
         ("version = 1\n[", "machine"),
+        ("version = 1\nx = " + "[" * 9999, "nested too deeply"),
     ],
 )  # fmt: skip
 def test_wrong_files_are_refused(text: str, words: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..pgas.allocation import check_dtype
 from ..pgas.integer_arguments import as_integer
-from ..pgas.private_memory import refuse_masked
+from ..pgas.private_memory import check_readable
 from ..pgas.segment import Segment, attach, create, shm_dir, shortage
 from ..plan.patterns import binomial, chunks, rotate, tree_for
 from ..runtime.team_state import TeamState
@@ -164,7 +164,7 @@ def _given(array: Any, call: str) -> tuple[Array, np.dtype[Any]]:
     """Return the array of the root, and the dtype that all threads see: of native byte order."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{call}: array: expected an ndarray on thread root, got {show(array)}")
-    refuse_masked(array, f"{call}: array")
+    check_readable(array, f"{call}: array")
     try:
         return array, check_dtype(array.dtype.newbyteorder("="), call)
     except TypeError as e:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..json_text import parsed
 from .layout import HEAD, HEAD_BYTES, MAGIC, ROW, TOTAL, TOTALS
 
 __all__ = ["ThreadPart", "read_parts"]
@@ -96,7 +96,7 @@ def _names(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the lines of a file of names; the last one may be cut short."""
     for line in path.read_bytes().splitlines():
         try:
-            found = json.loads(line)
+            found = parsed(line)
         except ValueError:
             return
         if isinstance(found, dict):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .allocation import Allocation, Bytes
 from .pointer import Position, slice_pieces
-from .private_memory import refuse_masked
+from .private_memory import check_readable
 
 __all__ = [
     "CHUNK",
@@ -44,7 +44,7 @@ def load(allocation: Allocation, thread: int, addr: int, dtype: np.dtype[Any]) -
 
 def store(allocation: Allocation, thread: int, addr: int, dtype: np.dtype[Any], value: Any) -> None:
     """Write the element at an address, converted as numpy's assignment does it."""
-    refuse_masked(value, "A[i] = v: v")
+    check_readable(value, "A[i] = v: v")
     cell = allocation.reach(thread, addr, dtype.itemsize)
     if cell is not None:
         cell.view(dtype)[0] = value

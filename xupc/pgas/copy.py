@@ -15,7 +15,7 @@ from ..errors import OverlapError, show
 from . import access
 from .allocation import Bytes
 from .integer_arguments import at_least_0, integer
-from .private_memory import refuse_masked
+from .private_memory import check_readable
 from .shared_reference import Address, SharedReference, as_address
 
 __all__ = [
@@ -125,7 +125,7 @@ def _private(array: NDArray[Any], nbytes: int, call: str) -> Bytes:
     """Return the first `nbytes` of a private array, as a view."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{call}: array is {show(array)}: expected a numpy array")
-    refuse_masked(array, f"{call}: array")
+    check_readable(array, f"{call}: array")
     if array.dtype.hasobject or not array.dtype.isnative:
         raise TypeError(f"{call}: array has dtype {array.dtype!r}: expected plain, native data")
     if not array.flags.c_contiguous:

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from ..errors import said, show
 
-__all__ = ["array_of", "refuse_masked"]
+__all__ = ["array_of", "check_readable"]
 
 _NUMBERS: Final = frozenset({int, float, complex, bool})
+_MOST_LEVELS: Final = 64  # dimensions of a numpy array
 # of DLPack: plain memory, and memory of CUDA or ROCm that the CPU addresses as its own
 _OF_THE_CPU: Final = frozenset({1, 3, 11, 13})
 
@@ -34,7 +35,7 @@ def array_of(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
     TypeError
         It is nothing of that, holds Python objects, or is a masked array.
     """
-    refuse_masked(x, what)
+    check_readable(x, what)
     found = x if isinstance(x, np.ndarray) else _seen_as_array(x, what, receives=receives)
     if found.dtype.hasobject:
         raise TypeError(
@@ -44,21 +45,44 @@ def array_of(x: Any, what: str, *, receives: bool) -> NDArray[Any]:
     return found
 
 
-def refuse_masked(x: Any, what: str) -> None:
-    """Raise TypeError if `x` is a masked array, or a list with one: the mask would be lost."""
+def check_readable(x: Any, what: str) -> None:
+    """Raise TypeError if numpy would lose a mask of `x`, or would never finish reading it."""
     if isinstance(x, list | tuple):
-        kinds = set(map(type, x)) - _NUMBERS
-        if any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
-            for each in x:
-                refuse_masked(each, what)
-        return
-    if type(x) is np.ndarray or not isinstance(x, np.ndarray):
-        return
-    if any(base.__name__ == "MaskedArray" for base in type(x).__mro__):  # numpy.ma stays unloaded
+        _check_lists(x, what)
+    elif type(x) is not np.ndarray and isinstance(x, np.ndarray) and _is_masked(x):
         raise TypeError(
             f"{what}: expected an array without a mask, got a masked array: give x.filled(value), "
             "or x.data and x.mask in calls of their own"
         )
+
+
+def _is_masked(x: NDArray[Any]) -> bool:
+    return any(base.__name__ == "MaskedArray" for base in type(x).__mro__)  # without numpy.ma
+
+
+def _check_lists(x: Any, what: str) -> None:
+    """Check what a list holds, level by level, each list once in a level.
+
+    Lists may hold themselves: on ``x = []; x += [x, x]`` numpy takes 2^64 steps.
+    """
+    level = {id(x): x}
+    for _ in range(_MOST_LEVELS):
+        below = {}
+        for some in level.values():
+            kinds = set(map(type, some)) - _NUMBERS
+            if any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
+                for each in some:
+                    if isinstance(each, list | tuple):
+                        below[id(each)] = each
+                    else:
+                        check_readable(each, what)
+        if not below:
+            return
+        level = below
+    raise TypeError(
+        f"{what}: expected a list of at most {_MOST_LEVELS} dimensions, got {show(x)}: does it "
+        "hold itself?"
+    )
 
 
 def _seen_as_array(x: Any, what: str, *, receives: bool) -> NDArray[Any]:

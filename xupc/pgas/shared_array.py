@@ -22,7 +22,7 @@ from .pointer import locate
 from .pointer_record import (
     converted,
 )
-from .private_memory import refuse_masked
+from .private_memory import check_readable
 from .shape import Shape, part_shape, selection
 from .shared_pointer import SharedPointer, by_value, from_entry, pointer_to
 from .shared_reference import Address, SharedReference
@@ -223,7 +223,7 @@ class SharedArray(SharedReference):
         items, shape = selection(key, axes, "A[i, j] = v")
         if not isinstance(items, range):
             items = range(items, items + 1)
-        refuse_masked(value, "A[i, j] = v: v")
+        check_readable(value, "A[i, j] = v: v")
         staged = np.empty(shape, self.dtype)
         staged[...] = value
         write_items(self._start, items, runs_of(self._start, items), staged.reshape(-1))

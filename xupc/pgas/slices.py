@@ -19,7 +19,7 @@ from .pointer_record import (
     is_pointer_dtype,
     to_entries,
 )
-from .private_memory import refuse_masked
+from .private_memory import check_readable
 from .shared_reference import PointerFields
 
 __all__ = [
@@ -99,7 +99,7 @@ def read_elements(p: PointerFields, n: int) -> NDArray[Any]:
 
 def _staged(value: Any, nelems: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return `value` as `nelems` elements, converted and broadcast as by numpy's assignment."""
-    refuse_masked(value, "A[i:j] = v: v")
+    check_readable(value, "A[i:j] = v: v")
     if is_pointer_dtype(dtype):
         value = to_entries(value)
     if isinstance(value, int | float | complex | str | bytes | np.generic):

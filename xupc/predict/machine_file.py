@@ -146,6 +146,8 @@ def find(name: str) -> Machine:
         raise ValueError(f"machine {path}: expected at most {LARGEST} bytes")
     try:
         return parse(tomllib.loads(text.decode()), path.stem)
+    except RecursionError:
+        raise ValueError(f"machine {path}: nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"machine {path}: {error}") from None
 

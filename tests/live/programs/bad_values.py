@@ -73,7 +73,7 @@ class NotThere(list[Any]):
 
 def _recursive() -> list[Any]:
     x: list[Any] = []
-    x.append(x)
+    x += [x, x]
     return x
 
 

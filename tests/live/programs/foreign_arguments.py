@@ -99,6 +99,8 @@ handle.wait()
 
 # --- what cannot be taken -------------------------------------------------------------------------
 room = np.zeros(2)
+itself = [1.0]
+itself += [itself, itself]  # numpy alone would take 2^64 steps
 masked = np.ma.masked_array([1.0, 2.0], [True, False])
 for wrong, what in (
     (masked, "masked array"),
@@ -111,6 +113,8 @@ for wrong, what in (
     ([masked], "masked array"),
     ((np.ma.masked, 2.0), "masked array"),
     ([[0.0], [masked[0]]], "masked array"),
+    (itself, "does it hold itself?"),
+    ([[itself]], "at most 64 dimensions"),
     (None if t < 0 else {1.0, 2.0}, "expected an ndarray or a buffer"),
 ):
     raises(TypeError, what, xupc.allav_gather_all, np.zeros(2 * t), wrong)
@@ -124,6 +128,8 @@ for wrong in (np.ma.masked, np.ma.masked_array(1.0, True), [np.ma.masked]):
     raises(TypeError, "masked array", shared.__setitem__, 0, wrong)
     raises(TypeError, "masked array", (shared + 1).__setitem__, 0, wrong)
     raises(TypeError, "masked array", shared.__setitem__, slice(0, 1), wrong)
+for place in (0, slice(0, 2)):
+    raises(TypeError, "hold itself", shared.__setitem__, place, itself)
 raises(TypeError, "memory of device 1", xupc.allav_reduce_all, OffersACopy(room), room, xupc.ADD)
 raises(TypeError, "masked array", xupc.memput, shared, masked, 16)
 raises(TypeError, "masked array", xupc.memget, masked, shared, 16)
