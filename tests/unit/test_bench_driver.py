@@ -186,7 +186,7 @@ def test_a_launch_that_the_budget_cuts_names_what_it_left_out(
     assert found.notes == [
         "launch 1 of 1, 2 threads: cut after 1 of 3 cells: the budget is spent"
     ]  # fmt: skip
-    assert [cell.nbytes for cell in found.jobs[0].unmeasured] == [64, 512]
+    assert list(found.jobs[0].unmeasured.values()) == [[64, 512]]
     assert "\n# not measured: all_gather, blocks of 64, 512 bytes\n" in osu(found)
     assert "not measured" not in osu(measured(monkeypatch, Jobs(), 2))
 

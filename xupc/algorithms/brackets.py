@@ -19,7 +19,9 @@ from ..plan.patterns import tree_joins
 from ..records import record
 from ..topology.levels import NodeLevels
 
-__all__ = ["Brackets", "Part", "Piece", "Runs", "brackets", "middle_of", "pieces_of", "runs_of"]
+__all__ = [
+    "Brackets", "Part", "Piece", "Runs", "brackets", "merged", "middle_of", "pieces_of", "runs_of",
+]  # fmt: skip
 
 Piece = tuple[int, int]
 """Positions ``begin .. end``."""
@@ -92,12 +94,17 @@ def brackets(
 
 def runs_of(positions: Iterable[int]) -> Runs:
     """Return some positions as runs."""
+    return merged((p, p + 1) for p in positions)
+
+
+def merged(pieces: Iterable[Piece]) -> Runs:
+    """Return disjoint pieces in order, adjacent ones as one."""
     found: list[Piece] = []
-    for p in sorted(positions):
-        if found and found[-1][1] == p:
-            found[-1] = found[-1][0], p + 1
+    for begin, end in sorted(pieces):
+        if found and found[-1][1] == begin:
+            found[-1] = found[-1][0], end
         else:
-            found.append((p, p + 1))
+            found.append((begin, end))
     return tuple(found)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..records import record
 from ..topology.tree import Tree
-from .brackets import Runs, pieces_of
+from .brackets import Runs, merged, pieces_of
 from .scan_brackets import BEFORE, Domain, Span, Spans, domain_of, needs_of, outside_of
 
 __all__ = ["Line", "Member", "NodeGroups", "group_size", "line_of", "run_lengths"]
@@ -68,20 +68,9 @@ def line_of(tree: Tree, first: int, way: int) -> Line:
             at = (a - first) % size if way > 0 else (first - b + 1) % size
             found.setdefault(int(index[a]), []).append((at, at + b - a))
         begin = end
-    runs = {node: _merged(its) for node, its in found.items()}
+    runs = {node: merged(its) for node, its in found.items()}
     nodes = sorted(runs, key=lambda node: runs[node][0])
     return Line(tuple(nodes), tuple(runs[node] for node in nodes))
-
-
-def _merged(pieces: list[Span]) -> Runs:
-    """Return disjoint pieces in order, adjacent ones as one."""
-    found: list[Span] = []
-    for begin, end in sorted(pieces):
-        if found and found[-1][1] == begin:
-            found[-1] = found[-1][0], end
-        else:
-            found.append((begin, end))
-    return tuple(found)
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -152,7 +141,7 @@ class NodeGroups:
                 for runs in self.runs[at : at + inner] for begin, end in runs if begin < self.count
             ]  # fmt: skip
             if pieces:
-                found[at] = _merged(pieces)
+                found[at] = merged(pieces)
         return found
 
     def members(self, node: int) -> tuple[list[Member | None], Spans, Spans]:
@@ -197,7 +186,7 @@ class NodeGroups:
         """Return whether a group may join all it has for others, and what it gets."""
         if not level:
             return self.more, outside_of(self.count, carried=self.carried, more=self.more)[1]
-        every = _merged([piece for runs in inside.values() for piece in runs])
+        every = merged([piece for runs in inside.values() for piece in runs])
         return True, needs_of(every, self.count, carried=self.carried)
 
 
@@ -273,7 +262,7 @@ def _most_of(
     with_own
         Include those of the domain itself, which is a node.
     """
-    whole = _merged([piece for runs in inside for piece in runs])
+    whole = merged([piece for runs in inside for piece in runs])
     every = tuple(pieces_of(whole, 0, count)) if used else ()
     group = domain_of(0, -1, every, needs, dict(enumerate(inside)), count, carried=carried)
     most = 0

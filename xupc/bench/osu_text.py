@@ -79,9 +79,8 @@ def _head(job: Job) -> list[str]:
         most = max(launch.others or 0.0 for launch in job.launches)
         lines.append(f"# other processes took up to {most:.0%} of the cores' time in {disturbed} "
                      f"of {len(job.launches)} launches")  # fmt: skip
-    for title, cells in _groups(job):
-        if sizes := [f"{cell.nbytes}" for cell in cells if not cell.measured]:
-            lines.append(f"# not measured: {title}, blocks of {', '.join(sizes)} bytes")
+    for title, sizes in job.unmeasured.items():
+        lines.append(f"# not measured: {title}, blocks of {', '.join(map(str, sizes))} bytes")
     floors = [t for cell in job.cells for c in cell.of_kind(FLOOR) for ns in c.medians for t in ns]
     if floors:
         lines.append(f"# an empty call takes {np.median(floors) / 1e3:.3f} us: not subtracted")

@@ -289,9 +289,13 @@ class Job:
         return threads if len(self.nodes) == 1 else f"{threads} on {len(self.nodes)} nodes"
 
     @property
-    def unmeasured(self) -> list[Cell]:
-        """Return the cells without a repetition: each launch ended before it came to them."""
-        return [cell for cell in self.cells if not cell.measured]
+    def unmeasured(self) -> dict[str, list[int]]:
+        """Return calls and bytes without a repetition: each launch ended before it came to them."""
+        found: dict[str, list[int]] = {}
+        for cell in self.cells:
+            if not cell.measured:
+                found.setdefault(cell.title, []).append(cell.nbytes)
+        return found
 
     def check_nodes(self, where: str) -> None:
         """Raise ValueError unless each thread is on exactly one node."""

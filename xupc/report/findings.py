@@ -311,12 +311,8 @@ def warnings(job: Job) -> list[str]:
 
 def _unmeasured(job: Job) -> list[str]:
     """Return a sentence that names the calls without figures."""
-    by_call: dict[str, list[str]] = {}
-    for cell in job.unmeasured:
-        sizes = by_call.setdefault(cell.title, [])
-        sizes += [formatting.size(cell.nbytes)] if cell.nbytes else []
-    calls = [f"{title} of {', '.join(sizes)}" if sizes else title
-             for title, sizes in by_call.items()]  # fmt: skip
+    calls = [f"{title} of {', '.join(map(formatting.size, sizes))}" if any(sizes) else title
+             for title, sizes in job.unmeasured.items()]  # fmt: skip
     if not calls:
         return []
     return [f"Not measured, since the launches ended before: {'; '.join(calls)}."]
