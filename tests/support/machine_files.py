@@ -7,9 +7,13 @@ any. "0-3 +4 x8" is the list 0-3 and seven more, each shifted by 4. "numa@8" num
 from __future__ import annotations
 
 import re
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from xupc.topology.host import cpu_list
+from xupc.topology.machine import Machine
+from xupc.topology.sysfs import machine_of
 
 FOLDER = Path(__file__).parent / "machines"
 MACHINES = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -45,6 +49,13 @@ def facts_of(text: str) -> dict[str, Domains]:
 def machine_facts(name: str) -> dict[str, Domains]:
     """Return the domains of a recorded machine."""
     return facts_of((FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
+
+
+@cache
+def recorded_machine(name: str) -> Machine:
+    """Return a recorded machine, read from some thousand files that are then removed."""
+    with tempfile.TemporaryDirectory() as folder:
+        return machine_of(str(write_sysfs(machine_facts(name), Path(folder))))
 
 
 def write_sysfs(facts: dict[str, Domains], root: Path) -> Path:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from support.machine_files import machine_facts, write_sysfs
+from support.machine_files import recorded_machine
 
 from xupc.cli.binding import bind_options, binds
 from xupc.topology.machine import Machine, describe
-from xupc.topology.sysfs import machine_of
 
 
 def mapped(machine: Machine | None, policy: str, threads: int = 2, *extra: str) -> tuple[str, str]:
@@ -36,11 +33,8 @@ def mapped(machine: Machine | None, policy: str, threads: int = 2, *extra: str) 
         ("vm-no-caches", ("core", "core")),
     ],
 )
-def test_threads_are_spread_over_the_narrowest_domains(
-    name: str, domain: tuple[str, str], tmp_path: Path
-) -> None:
-    machine = machine_of(str(write_sysfs(machine_facts(name), tmp_path)))
-    assert mapped(machine, "spread") == domain
+def test_threads_are_spread_over_the_narrowest_domains(name: str, domain: tuple[str, str]) -> None:
+    assert mapped(recorded_machine(name), "spread") == domain
 
 
 def test_close_threads_have_one_core_after_the_other() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.machine_files import MACHINES, facts_of, machine_facts, write_sysfs
+from support.machine_files import MACHINES, facts_of, machine_facts, recorded_machine, write_sysfs
 
 from xupc.topology.host import cpu_list
 from xupc.topology.levels import NodeLevels, flat_levels, node_levels
@@ -36,20 +35,6 @@ COUNTS = {  # of domains, in order; equal ones in the order of preference
 }
 
 
-Read = Callable[[str], Machine]
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """Return the machine of a name, read from files."""
-
-    @cache
-    def read(name: str) -> Machine:
-        return machine_of(str(write_sysfs(machine_facts(name), tmp_path_factory.mktemp(name))))
-
-    return read
-
-
 def counts(found: Machine) -> str:
     return " ".join(f"{level.name} {len(level.domains)}" for level in found.levels)
 
@@ -62,8 +47,8 @@ def test_every_recorded_machine_has_an_answer_here() -> None:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_recorded_machine_is_read(name: str, machine: Read) -> None:
-    found = machine(name)
+def test_a_recorded_machine_is_read(name: str) -> None:
+    found = recorded_machine(name)
     assert counts(found) == COUNTS[name]
     assert frozenset(found.cpus) == machine_facts(name)["online"][0]
     check_machine(found)
@@ -85,8 +70,8 @@ def test_the_directory_may_be_of_any_depth(tmp_path: Path) -> None:
     assert machine_of(str(tmp_path / "sys" / "devices" / "system")) == whole
 
 
-def test_cores_without_the_last_cache_count_by_their_widest_one(machine: Read) -> None:
-    level = machine("hybrid-laptop").level("l3")
+def test_cores_without_the_last_cache_count_by_their_widest_one() -> None:
+    level = recorded_machine("hybrid-laptop").level("l3")
     assert level is not None
     assert level.domains == (frozenset(range(20)), frozenset({20, 21}))
 
@@ -218,15 +203,15 @@ def test_threads_are_spread_evenly_or_closely() -> None:
     assert [min(mask) for mask in found.masks(16)] == [i // 2 for i in range(16)]
 
 
-def test_cores_of_a_domain_follow_each_other_whatever_their_numbers(machine: Read) -> None:
-    cores = machine("xeon-snc2").cores
+def test_cores_of_a_domain_follow_each_other_whatever_their_numbers() -> None:
+    cores = recorded_machine("xeon-snc2").cores
     numbers = [0, 1, 2, 3, 7, 8, 9, 14, 15, 16, 17, 21, 22, 23, 4, 5]
     assert [min(core) for core in cores[: len(numbers)]] == numbers
     assert cores[0] == {0, 56}
 
 
-def test_a_part_of_a_machine_keeps_the_domains_of_its_processors(machine: Read) -> None:
-    found = machine("container-cuts-domain").within(range(4, 12))
+def test_a_part_of_a_machine_keeps_the_domains_of_its_processors() -> None:
+    found = recorded_machine("container-cuts-domain").within(range(4, 12))
     assert counts(found) == "node 1 socket 1 numa 1 l3 2 core 8 l2 8"
     level = found.level("l3")
     assert level is not None
@@ -277,8 +262,8 @@ def shown(levels: NodeLevels) -> str:
         ("kunpeng-920", ["0", "1", "4", "32"], "node 0,1,2,3; numa 0,1,2 3; cluster 0,1 2 3"),
     ],
 )  # fmt: skip
-def test_levels_of_threads(name: str, lists: list[str], expected: str, machine: Read) -> None:
-    assert shown(node_levels(machine(name), masks(*lists))) == expected
+def test_levels_of_threads(name: str, lists: list[str], expected: str) -> None:
+    assert shown(node_levels(recorded_machine(name), masks(*lists))) == expected
 
 
 def test_levels_that_are_equal_have_each_other_as_names() -> None:

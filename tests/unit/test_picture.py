@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
-from support.machine_files import MACHINES, machine_facts, write_sysfs
+from support.machine_files import MACHINES, recorded_machine
 
 from xupc.cli import main
 from xupc.cli.topo import described
 from xupc.topology.host import cpu_list
 from xupc.topology.machine import Machine, describe
 from xupc.topology.picture import NodeView, draw_nodes, legend
-from xupc.topology.sysfs import machine_of
 
 
 def drawn(machine: Machine | None, *lists: str) -> str:
@@ -78,8 +75,8 @@ def test_a_machine_of_which_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_each_recorded_machine_can_be_drawn(name: str, tmp_path: Path) -> None:
-    machine = machine_of(str(write_sysfs(machine_facts(name), tmp_path)))
+def test_each_recorded_machine_can_be_drawn(name: str) -> None:
+    machine = recorded_machine(name)
     for threads in (1, 5, len(machine.cores), 2 * len(machine.cores)):
         text = draw_nodes(described(machine, threads, None))
         assert text.startswith(f"{threads} thread")
