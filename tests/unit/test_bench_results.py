@@ -64,6 +64,8 @@ def test_words(tmp_path: Path) -> None:
         (lambda d: d.update(version=True), "version True, expected 1"),
         (lambda d: d["jobs"][0].update(nodes=[]), "nodes: expected each of"),
         (lambda d: d["jobs"][0].update(nodes=[[0], [0]]), "nodes: expected each of"),
+        (lambda d: d["jobs"][0].update(threads=1 << 64), "nodes: expected each of 18446744073709"),
+        (lambda d: d["jobs"][0].update(threads=1 << 36), "nodes: expected each of 68719476736"),
         (lambda d: d["jobs"][0]["cells"][0]["candidates"][0].update(ns=[[10**400]]), "too long"),
         (lambda d: d.update(version=3), "version 3, expected 1 or 2"),
         (lambda d: d.pop("created"), "result: 'created' is missing"),

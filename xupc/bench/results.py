@@ -299,7 +299,8 @@ class Job:
 
     def check_nodes(self, where: str) -> None:
         """Raise ValueError unless each thread is on exactly one node."""
-        if sorted(t for node in self.nodes for t in node) != list(range(self.threads)):
+        named = sorted(thread for node in self.nodes for thread in node)
+        if len(named) != self.threads or named != list(range(len(named))):
             raise ValueError(f"{where}.nodes: expected each of {self.threads} threads once")
 
     def check_candidates(self, where: str) -> None:
