@@ -42,8 +42,8 @@ def show(value: object) -> str:
     try:
         text = repr(value)
     except Exception:
-        if isinstance(value, int):
-            return f"an int of {int.bit_length(value)} bits"
+        if issubclass(type(value), int):  # isinstance may raise, too
+            return f"an int of {int.bit_length(value)} bits"  # type: ignore[arg-type]
         return f"<{type(value).__name__}, whose repr raises an error>"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["parsed"]
+__all__ = ["DAMAGED", "parsed"]
+
+DAMAGED = ArithmeticError, AttributeError, LookupError, TypeError, ValueError
+"""The errors of impossible values in a file that can be read."""
 
 
 def parsed(data: bytes) -> Any:

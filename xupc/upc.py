@@ -316,7 +316,7 @@ def _check_types(name: str, dtype: np.dtype[Any], dst: Any, src: Any, flags: Any
     The collective itself reports an argument that is no shared data.
     """
     for argument, x in (("dst", dst), ("src", src)):
-        if isinstance(x, SharedArray | SharedPointer) and x.dtype != dtype:
+        if issubclass(type(x), SharedArray | SharedPointer) and x.dtype != dtype:
             error = TypeError(
                 f"{name}: {argument}: expected {dtype}, got {describe(x)} of {x.dtype}: "
                 f"cast first, {argument}.cast({dtype.name!r})"
@@ -569,7 +569,7 @@ def _product(nblocks: Any, nbytes: Any) -> Any:
     """Return the product; the allocation reports what is no number."""
     try:
         return operator.index(nblocks) * operator.index(nbytes)
-    except TypeError:
+    except Exception:  # an object of the user's may raise what it likes
         return nblocks, nbytes
 
 
@@ -666,9 +666,9 @@ def upc_notify(value: object = None) -> None:
 
 
 @_stands_for("wait", LANGUAGE, "6.6.1")
-def upc_wait(value: object = None) -> None:
+def upc_wait(value: Any = None) -> None:
     """End a split-phase barrier, or complete the operation of a handle (MTU thesis, 4.4)."""
-    if value is COMPLETE or isinstance(value, xupc.Handle):
+    if value is COMPLETE or issubclass(type(value), xupc.Handle):
         value.wait()
     else:
         xupc.wait(value)
@@ -687,7 +687,7 @@ def upc_get_status(handle: xupc.Handle) -> int:
 
 
 def _handle(x: Any, call: str) -> Any:
-    if not (x is COMPLETE or isinstance(x, xupc.Handle)):
+    if not (x is COMPLETE or issubclass(type(x), xupc.Handle)):
         raise TypeError(f"{call}: expected a handle, got {show(x)}")
     return x
 

@@ -10,6 +10,8 @@ import copy
 import gzip
 import json
 import random
+import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +19,20 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.limits import limited
 from support.soak import amount, figure, seed, share
 from unit.test_bench_results import result
+from unit.test_call_trace import two_nodes
 
 from xupc.api import lifecycle
 from xupc.bench.results import Result
+from xupc.call_trace.file import join_parts
+from xupc.call_trace.file import load as load_trace
+from xupc.cli import main
 from xupc.cli.report import report_command
+from xupc.export.formats import FORMATS
 from xupc.json_text import parsed
+from xupc.predict.machine_file import find, text_of
 from xupc.topology.node_spec import parse_nodes
 from xupc.tuning.selection_file import TEXT_OF_BUILT_IN, Found, load, read
 
@@ -81,7 +90,7 @@ def _damaged(rng: random.Random, data: bytes) -> bytes:
 
 
 @pytest.mark.soak
-def test_results(tmp_path: Path) -> None:
+def test_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed())
     path = tmp_path / "result.json"
     result().save(path)
@@ -97,14 +106,20 @@ def test_results(tmp_path: Path) -> None:
             data = _damaged(rng, gzip.compress(whole) if rng.random() < 0.5 else whole)
         bad = tmp_path / "bad.json"
         bad.write_bytes(data)
-        words, found = _said_of(Result.load, bad)
+        with limited():
+            words, found = _said_of(Result.load, bad)
         if words is not None:
             assert str(bad) in words
             counts["refused"] += 1
             continue
         assert isinstance(found, Result)
         if counts["readable"] < shown:
-            run = CliRunner().invoke(report_command, [str(path), str(bad), "--markdown", "-"])
+            forms = ["--markdown", "-"], ["-o", "page.html"], ["--compact", "small.json"]
+            out = forms[counts["readable"] % 3]
+            words = [str(bad)] if "--compact" in out else [str(path), str(bad)]
+            monkeypatch.chdir(tmp_path)
+            with limited():
+                run = CliRunner().invoke(report_command, [*words, *out, "--force"])
             assert isinstance(run.exception, SystemExit | None), data
             assert run.exit_code in (0, 1, 2), data
             counts[f"exit {run.exit_code}"] += 1
@@ -127,12 +142,130 @@ def test_a_result_with_blocks_that_no_memory_holds(tmp_path: Path, nbytes: int) 
     assert run.exit_code in (1, 2), run.output  # it has a wrong result, too
 
 
+@pytest.mark.parametrize(
+    "change", [{"threads": 1 << 40}, {"threads": 1e999}, {"node": -1}, {"thread": "x"}, {"at": []}]
+)
+def test_a_part_of_a_thread_that_cannot_be(tmp_path: Path, change: dict[str, Any]) -> None:
+    two_nodes(tmp_path)
+    path = tmp_path / "thread-0.names"
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    wrong = json.dumps({**json.loads(first), **change}).encode()
+    path.write_bytes(b"".join([wrong, b"\n", *others]))
+    with limited(1 << 28), pytest.raises(ValueError, match=re.escape(str(tmp_path))):
+        load_trace(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"level": 1 << 40}, {"level": -1}, {"threads": [3]}])
+def test_a_trace_that_cannot_be(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "trace.json"
+    (parts := tmp_path / "trace.json.parts").mkdir()
+    two_nodes(parts)
+    join_parts(path)
+    data = json.loads(path.read_bytes())
+    data["xupc"].update(change)
+    path.write_text(json.dumps(data))
+    with limited(1 << 28), pytest.raises(ValueError, match=r"trace\.json"):
+        load_trace(path)
+
+
+def test_a_number_of_a_machine_that_no_float_holds(tmp_path: Path) -> None:
+    path = tmp_path / "machine.toml"
+    for key in ("copy_rate", "cores"):
+        path.write_text(f"version = 3\n[{key}]\nvalue = {10**400}\n")
+        with pytest.raises(ValueError, match=rf"machine\.toml: {key}: value: expected"):
+            find(str(path))
+
+
 def _said_of(function: Callable[[Any], Any], x: Any) -> tuple[str | None, Any]:
     """Return (the text of its ValueError, None) or (None, its result)."""
     try:
         return None, function(x)
     except ValueError as e:
         return str(e), None
+
+
+@pytest.mark.soak
+def test_traces(tmp_path: Path) -> None:
+    """Damaged files of traces, and damaged parts of them."""
+    rng = random.Random(f"{seed()} traces")
+    whole = tmp_path / "whole.json"
+    (parts := tmp_path / "whole.json.parts").mkdir()
+    two_nodes(parts)
+    good = {path.name: path.read_bytes() for path in parts.iterdir()}
+    join_parts(whole)
+    data = json.loads(whole.read_bytes())
+    bad = tmp_path / "bad.json.parts"
+    counts: Counter[str] = Counter()
+    trials = amount(share(600), 10_000)
+    for _ in range(trials):
+        shutil.rmtree(bad, ignore_errors=True)
+        file = tmp_path / "bad.json"
+        if rng.random() < 0.5:
+            file.write_bytes(_damaged_json(rng, data, whole.read_bytes()))
+        else:
+            file = bad
+            bad.mkdir()
+            name = rng.choice(sorted(good))
+            for each, content in good.items():
+                (bad / each).write_bytes(_part_of(rng, content) if each == name else content)
+        words = rng.choice((
+            ["trace"], ["trace", "--json"], ["predict", "--nodes", "2x2"],
+            ["export", "--format", rng.choice(FORMATS), "-o", str(tmp_path / "out"), "--force"],
+        ))  # fmt: skip
+        with limited():
+            run = CliRunner().invoke(main, [*words, str(file)])
+        assert isinstance(run.exception, SystemExit | None), (words, file)
+        assert run.exit_code in (0, 2), (words, file)
+        counts[f"exit {run.exit_code}"] += 1
+    words_ = ", ".join(f"{n} {what}" for what, n in sorted(counts.items()))
+    figure("damaged traces", f"{trials} files and folders: {words_}")
+
+
+def _damaged_json(rng: random.Random, data: Any, text: bytes) -> bytes:
+    if rng.random() < 0.8:
+        return json.dumps(_changed(rng, data)).encode(errors="replace")
+    return _damaged(rng, text)
+
+
+def _part_of(rng: random.Random, content: bytes) -> bytes:
+    """Return one of the two files of a part, damaged: lines of JSON, or the head and the rows."""
+    if content[:1] != b"{":
+        at = rng.choice((rng.randrange(128), rng.randrange(4096, len(content))))
+        return content[:at] + rng.choice((
+            _damaged(rng, content[at : at + 64]), b"\xff" * 8, bytes(8), rng.randbytes(8),
+        )) + content[at + rng.choice((8, 64)) :]  # fmt: skip
+    lines = [json.loads(line) for line in content.splitlines()]
+    changed = json.dumps(_changed(rng, lines))
+    made = json.loads(changed)
+    made = made if isinstance(made, list) else [made]
+    text = b"".join(json.dumps(line).encode() + b"\n" for line in made)
+    return text if rng.random() < 0.9 else _damaged(rng, text)
+
+
+@pytest.mark.soak
+def test_machines(tmp_path: Path) -> None:
+    """Damaged files of machines, and what is priced by those that can be read."""
+    rng = random.Random(f"{seed()} machines")
+    path, trials = tmp_path / "machine.toml", amount(share(800), 20_000)
+    lines = text_of(find("default")).splitlines(keepends=True)
+    counts: Counter[str] = Counter()
+    for _ in range(trials):
+        text = lines[:]
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(text))
+            key, equals, _ = text[at].partition("=")
+            value = rng.choice([*map(json.dumps, VALUES[:21]), "5e-324", "1e-300", "inf", "nan"])
+            text[at] = f"{key}{equals} {value}\n" if equals else rng.choice(text)
+        data = "".join(text).encode(errors="replace")
+        path.write_bytes(data if rng.random() < 0.7 else _damaged(rng, data))
+        words = ["predict", "Bcast", "--nodes", "2x2", "--size", "8,64K", "--machine", str(path)]
+        with limited():
+            run = CliRunner().invoke(main, words)
+        assert isinstance(run.exception, SystemExit | None), path.read_bytes()
+        assert run.exit_code in (0, 2), path.read_bytes()
+        counts[f"exit {run.exit_code}"] += 1
+    words = [f"{n} {what}" for what, n in sorted(counts.items())]
+    figure("damaged files of machines", f"{trials} files: {', '.join(words)}")
 
 
 def test_deep_and_bombs(tmp_path: Path) -> None:

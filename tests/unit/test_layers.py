@@ -18,7 +18,7 @@ ROOT = Path(xupc.__file__).parent
 # are modules of words that all rooms use. `backends` is what all backends have in common.
 ORDER = [
     "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs",
-    "byte_sizes", "json_text", "call_trace",
+    "byte_sizes", "given_files", "json_text", "call_trace",
     "topology", "pgas",
     "plan", "backends", "backends.native",
     "algorithms", "reduction", "backends.simulator", "tuning", "comm",
@@ -26,7 +26,8 @@ ORDER = [
     "export", "cli", "testing", "__main__",
 ]  # fmt: skip
 WORDS = {
-    "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "byte_sizes", "json_text",
+    "errors", "flags", "ops", "ticks", "fingerprint", "records", "specs", "byte_sizes",
+    "given_files", "json_text",
 }  # fmt: skip
 
 LONG = {"upc"}  # modules over 500 lines: it has the names of the documents

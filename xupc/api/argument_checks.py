@@ -182,7 +182,7 @@ def flags_text(flags: Any) -> str:
 
 def op_name(op: Any) -> str:
     """Return an operation as text."""
-    return op.name if isinstance(op, Op) else show(op)
+    return op.name if type(op) is Op else show(op)
 
 
 def func_name(func: Any) -> str:

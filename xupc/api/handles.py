@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from ..errors import show, warn
 from ..records import public_names
 from ..runtime.async_queue import AsyncCall
+from .list_arguments import items_of
 
 __all__ = ["COMPLETE", "Handle", "awaited", "post", "wait_all"]
 
@@ -31,6 +32,8 @@ def awaited(test: Callable[[], bool]) -> Generator[Any, Any, None]:
             yield
         else:
             yield from _slept(_PAUSE)
+
+MOST_HANDLES = 1 << 24  # that wait_all takes
 
 
 class Handle:
@@ -179,15 +182,10 @@ def wait_all(handles: Iterable[Handle]) -> None:
         The first error of their calls, when all are over.
     """
     error: BaseException | None = None
-    given = []
-    try:
-        each = iter(handles)
-    except TypeError:
-        raise TypeError(f"wait_all: expected several handles, got {show(handles)}") from None
-    for handle in each:
-        if not isinstance(handle, Handle):
+    given = items_of(handles, MOST_HANDLES, "wait_all: expected several handles")
+    for handle in given:
+        if not issubclass(type(handle), Handle):
             raise TypeError(f"wait_all: expected handles, got {show(handle)}")
-        given.append(handle)
     for handle in given:
         try:
             handle.wait()

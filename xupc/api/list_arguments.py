@@ -6,7 +6,9 @@ sync mode says that it may be.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from ..pgas.slices import extent, read_elements
 if TYPE_CHECKING:
     from ..runtime.team_state import TeamState
 
-__all__ = ["List", "contents", "lasting", "permutation"]
+__all__ = ["List", "contents", "items_of", "lasting", "permutation"]
 
 _VIEWS = {np.void, np.ndarray}  # entries that may change
 LONGEST = 1 << 28  # no list is longer, and longer ones are not copied to find that out
@@ -34,6 +36,38 @@ def _copy(given: Sequence[Any]) -> Sequence[Any]:
     except OverflowError:  # a range
         return given
     return tuple(given) if n <= LONGEST else given
+
+
+def items_of(given: Any, most: int, expected: str) -> list[Any]:
+    """Return the items of a sequence, or of an iterable, which may never end.
+
+    Parameters
+    ----------
+    expected : str
+        What an error says, with the call and the argument.
+
+    Raises
+    ------
+    TypeError
+        It has neither a length nor an iterator of its own, such as a pointer of ctypes: Python
+        would go on to read what lies behind it.
+    ValueError
+        It has more than `most` items.
+    """
+    length: int | None = None
+    try:
+        if hasattr(type(given), "__len__"):
+            with contextlib.suppress(OverflowError):  # a range
+                length = len(given)  # first: iter of a released memoryview is a SystemError
+        elif not hasattr(type(given), "__iter__"):
+            raise TypeError
+        found = list(islice(given, most + 1))
+    except (TypeError, NotImplementedError):  # the latter: a memoryview of several dimensions
+        raise TypeError(f"{expected}, got {show(given)}") from None
+    if len(found) > most:
+        number = f"more than {most}" if length is None else str(length)
+        raise ValueError(f"{expected}, got {number}")
+    return found
 
 
 def contents(given: Any) -> Any:
@@ -85,6 +119,8 @@ class List:
         self.error: Exception | None = None
         try:
             self._take(given)
+        except NotImplementedError:  # a memoryview of several dimensions
+            self.error = TypeError(f"{name}: expected one dimension, got {show(given)}")
         except Exception as e:  # a sequence of the user's may raise anything: said in `sequence`
             self.error = e
 

@@ -31,7 +31,8 @@ from ..runtime.team_state import TeamState
 from .argument_checks import flags_text, named_flags
 from .array_arguments import Array, overlap
 from .call_cache import BoundCall, BoundPlan, ResolvedCall, SharedPlan
-from .neighbours import Neighbours, gathered
+from .list_arguments import items_of
+from .neighbours import MOST, Neighbours, gathered
 
 __all__ = [
     "Block", "NeighbourPlan", "all_neighbour_exchange", "allav_neighbour_exchange",
@@ -440,10 +441,7 @@ def _checked_flags(flags: Any, call: str) -> int:
 
 
 def _each(given: Any, ranks: Sequence[int | None], call: str, what: str) -> Sequence[Any]:
-    try:
-        each = list(given)
-    except TypeError:
-        raise TypeError(f"{call}: {what}: expected a sequence, got {show(given)}") from None
+    each = items_of(given, MOST, f"{call}: {what}: expected a sequence")
     if len(each) != len(ranks):
         raise ValueError(
             f"{call}: {what}: expected {len(ranks)} items, one for each neighbour, got {len(each)}"

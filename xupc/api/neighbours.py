@@ -18,12 +18,16 @@ from ..errors import show
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..runtime.team_state import TeamState
+from .list_arguments import items_of
 from .team import Team, resolve
 
 __all__ = ["Neighbours", "cartesian", "gathered", "neighbours"]
 
 Table = NDArray[np.int64]
 
+MOST = 1 << 20  # neighbours of a thread
+MOST_DIMENSIONS = 64  # of an array of numpy, which finds the places of ranks
+_DIMS = "cartesian: dims: expected a sequence of ints"
 _AT_ONCE = 64  # rows of each thread that are gathered in one step
 
 
@@ -159,10 +163,7 @@ def _entered(team: Any, call: str) -> TeamState:
 
 def _ranks(given: Any, size: int, what: str) -> list[int]:
     """Return neighbours as ints, -1 for None."""
-    try:
-        each = list(given)
-    except TypeError:
-        raise TypeError(f"{what}: expected a sequence of ranks, got {show(given)}") from None
+    each = items_of(given, MOST, f"{what}: expected a sequence of ranks")
     return [-1 if x is None else _rank(x, size, f"{what}[{i}]") for i, x in enumerate(each)]
 
 
@@ -178,9 +179,9 @@ def _rank(x: Any, size: int, what: str) -> int:
 
 def _shape(dims: Any, size: int) -> tuple[int, ...]:
     try:
-        shape = tuple(operator.index(n) for n in dims)
+        shape = tuple(map(operator.index, items_of(dims, MOST_DIMENSIONS, _DIMS)))
     except TypeError:
-        raise TypeError(f"cartesian: dims: expected a sequence of ints, got {show(dims)}") from None
+        raise TypeError(f"{_DIMS}, got {show(dims)}") from None
     if min(shape, default=1) < 1 or math.prod(shape) != size:
         raise ValueError(
             f"cartesian: dims: expected positive numbers whose product is {size}, the number of "
@@ -193,8 +194,8 @@ def _periods(periods: Any, dimensions: int) -> tuple[bool, ...]:
     if isinstance(periods, bool | np.bool_):
         return (bool(periods),) * dimensions
     try:
-        found = tuple(bool(x) for x in periods)
-    except TypeError:
+        found = tuple(map(bool, items_of(periods, dimensions, "periods")))
+    except (TypeError, ValueError):
         found = ()
     if len(found) != dimensions:
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..errors import OverlapError, show
 from ..flags import ASYNC
 from ..records import mutable_record, record
 from .array_arguments import Array, plain
+from .list_arguments import items_of
 from .uneven_blocks import Array as Bytes
 
 __all__ = ["UnevenArguments", "UnevenBlocks", "VectorSide", "sizes_of"]
@@ -157,14 +158,11 @@ def _check_places(
 
 
 def _integers(given: Any, threads: int, what: str) -> list[int]:
+    expected = f"{what}: expected {threads} integers, one for each thread"
+    items = items_of(given, threads, expected)
+    if len(items) != threads:
+        raise ValueError(f"{expected}, got {len(items)}")
     try:
-        found = [operator.index(x) for x in islice(given, threads + 1)]
-        length = len(given) if hasattr(given, "__len__") else len(found)
+        return list(map(operator.index, items))
     except TypeError:
-        raise TypeError(
-            f"{what}: expected a sequence of {threads} integers, one for each thread, got "
-            f"{show(given)}"
-        ) from None
-    if length != threads:
-        raise ValueError(f"{what}: expected {threads} integers, one for each thread, got {length}")
-    return found
+        raise TypeError(f"{expected}, got {show(given)}") from None

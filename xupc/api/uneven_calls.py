@@ -46,6 +46,7 @@ from .uneven_plans import (
 
 __all__ = ["UnevenCall", "UnevenPlan"]
 
+_LONGEST = 1 << 20  # integers of a list whose contents are compared
 _LISTS = 256  # different lists of integers that a collective keeps
 # the collectives that move blocks of one size for a call
 _INNER = ("broadcast", "exchange", "gather", "gather_all", "permute", "reduce_all", "scatter")
@@ -154,6 +155,8 @@ class UnevenCall(UnevenForm):
         if given is None:
             return None
         if type(given) is np.ndarray:
+            if given.size > _LONGEST:  # it may be of a broadcast array, without memory of its own
+                raise TypeError
             given = given.tolist()
         elif type(given) is not list and type(given) is not tuple:
             raise TypeError

@@ -31,7 +31,7 @@ def kind_of(value: Any, call: str) -> tuple[str, np.dtype[Any]]:
     dtype = _PYTHON.get(type(value))
     if dtype is not None:
         return type(value).__name__, dtype
-    if isinstance(value, SharedPointer):
+    if issubclass(type(value), SharedPointer):  # isinstance would believe a proxy, not to be sent
         return _POINTER, np.dtype((np.void, ENVELOPE))
     if isinstance(value, np.generic) and not value.dtype.hasobject:
         return f"numpy {value.dtype}", value.dtype

@@ -18,12 +18,13 @@ from . import stats
 from .settings import Settings, cases
 
 __all__ = [
-    "ENOUGH", "LAUNCHES", "LEAST", "Cost", "Preparation", "TooShort", "cost_of", "fitting",
-    "thinned", "too_short", "trial",
+    "ENOUGH", "LAUNCHES", "LEAST", "MOST_LAUNCHES", "Cost", "Preparation", "TooShort",
+    "cost_of", "fitting", "thinned", "too_short", "trial",
 ]  # fmt: skip
 
 LAUNCHES = 12
 """How many there are by default: many short ones show more than few long ones."""
+MOST_LAUNCHES = 1000
 ENOUGH = stats.LEAST
 """Launches. So many come before longer ones: fewer give no interval."""
 LEAST = 0.5  # seconds of measuring in a launch

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import zlib
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-__all__ = ["LARGEST", "read_as", "write_whole"]
+from ..given_files import too_long, without_waiting
+
+__all__ = ["LARGEST", "read_as", "unpacked", "write_whole"]
+
+_CHUNK = 1 << 20
 
 LARGEST = 1 << 63
 """The limit of numbers in a file: all are smaller."""
@@ -17,9 +22,11 @@ LARGEST = 1 << 63
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file in one go, at the target of a link; write to a device or pipe directly."""
-    path = path.resolve()
+    path = Path(os.path.realpath(path))  # Path.resolve raises a RuntimeError for a loop of links
     if path.exists() and not path.is_file():
-        path.write_bytes(data)
+        with open(path, "wb", opener=without_waiting) as file:  # of a pipe without a reader: ENXIO
+            os.set_blocking(file.fileno(), True)
+            file.write(data)
         return
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
@@ -28,6 +35,34 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError:
         new.unlink(missing_ok=True)
         raise
+
+
+def unpacked(data: bytes, most: int) -> bytes:
+    """Return what gzip has packed; data without its mark as they are.
+
+    Raises
+    ------
+    ValueError
+        The data are damaged, or more than `most` bytes come out of them.
+    """
+    found, length = [], 0
+    if data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        while data:
+            stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            while not stream.eof:
+                found.append(stream.decompress(data, _CHUNK))
+                data = stream.unconsumed_tail
+                length += len(found[-1])
+                if length > most:
+                    raise too_long(most)
+                if not (data or found[-1] or stream.eof):
+                    raise ValueError("compressed data that end too early")
+            data = stream.unused_data.lstrip(b"\0")  # zeros may follow
+    except zlib.error as error:
+        raise ValueError(f"compressed data that are damaged: {error}") from None
+    return b"".join(found)
 
 
 def read_as(kind: Any, value: Any, where: str) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from ..given_files import contents_of
 from ..json_text import parsed
 from . import stats
-from .files import read_as, write_whole
+from .files import read_as, unpacked, write_whole
 from .summary import Summary, typical
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 FORMAT, VERSION, COMPACT = "xupc-bench", 1, 2
+MOST_BYTES = 1 << 29
+"""Of a result's text: a longer one would take more memory to read than most machines have."""
 OURS, AGAIN, PEER, FLOOR = "ours", "again", "peer", "floor"
 PICTURE = "picture"
 """The entry of `Job.about` that draws where the threads were."""
@@ -374,13 +376,10 @@ class Result:
             It is no result, of another version, or damaged; the message names file and place.
         """
         try:
-            data = path.read_bytes()
-            if data[:2] == b"\x1f\x8b":
-                data = gzip.decompress(data)
-            found = parsed(data)
+            found = parsed(unpacked(contents_of(path, MOST_BYTES), MOST_BYTES))
         except FileNotFoundError:
             raise ValueError(f"there is no file {path}") from None
-        except (OSError, EOFError, ValueError, zlib.error) as e:
+        except (OSError, ValueError) as e:
             raise ValueError(f"{path}: not readable as JSON: {e}") from None
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
             raise ValueError(f"{path}: not a result of xupc bench")

@@ -287,11 +287,12 @@ class Shape:
     @property
     def placed(self) -> tuple[tuple[int, ...], ...]:
         """The threads of each node."""
-        nodes = parse_nodes(self.nodes, self.threads) if self.nodes else [0] * self.threads
-        return tuple(
-            tuple(t for t in range(self.threads) if nodes[t] == node)
-            for node in dict.fromkeys(nodes)
-        )
+        if not self.nodes:
+            return (tuple(range(self.threads)),)
+        found: dict[int, list[int]] = {}
+        for thread, node in enumerate(parse_nodes(self.nodes, self.threads).tolist()):
+            found.setdefault(node, []).append(thread)
+        return tuple(map(tuple, found.values()))
 
     def __str__(self) -> str:
         text = f"{self.threads} thread{'s'[: self.threads != 1]}"

@@ -7,6 +7,7 @@ the user's own entries. Everything outside is kept as it is, comments included.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -119,7 +120,7 @@ class TuningFile:
 
     def save(self) -> Path | None:
         """Write it in one go; the old one is kept beside it, and returned."""
-        path = self.path.resolve()  # of a link, write what it points to
+        path = Path(os.path.realpath(self.path))  # of a link, write what it points to
         path.parent.mkdir(parents=True, exist_ok=True)
         old = None
         if path.exists():

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..json_text import parsed
+from ..given_files import contents_of
+from ..json_text import DAMAGED, parsed
 from .events import TraceEvents
 from .join import Call, Total, Trace, join
 from .layout import folder_of
@@ -20,6 +21,7 @@ __all__ = ["join_parts", "load", "load_calls", "write"]
 MOST_ARROWS = 2000
 SHORT_NS = 2000  # shorter waits get no slice of their own
 VERSION = 1
+MOST_BYTES = 1 << 29  # of a file; an event has some hundred bytes, and there are 100,000
 
 
 def join_parts(target: Path, folder: Path | None = None) -> Trace:
@@ -77,15 +79,16 @@ def load_calls(path: Path) -> Trace:
 def _read(path: Path, *, calls: bool) -> Trace:
     """Return the trace in a file, with its calls or without; ValueError if it is none."""
     try:
-        whole = parsed(path.read_bytes())
+        whole = parsed(contents_of(path, MOST_BYTES))
         data = whole["xupc"]
         totals = [Total(**{**row, "causes": _numbered(row["causes"])}) for row in data["totals"]]
         trace = Trace(data["threads"], [], totals, data["level"], data["ns"], data["missing"])
+        trace.check()
         if calls:
             most = max(about["thread"] for about in trace.threads) + 1
             events = (event for event in whole["traceEvents"] if event.get("cat") in _CALLS)
             trace.calls += (_call(event, most) for event in events)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except DAMAGED:
         raise ValueError(f"{path}: expected a trace that XUPC_TRACE has made") from None
     return trace
 

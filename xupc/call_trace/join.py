@@ -16,12 +16,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .layout import ANYONE, CLAIMED, FAILED, MEMBER, POSTED, RANK, ROW, THREAD, awaited
+from ..json_text import DAMAGED
+from .layout import (
+    ANYONE,
+    CLAIMED,
+    FAILED,
+    MEMBER,
+    MOST_THREADS,
+    POSTED,
+    RANK,
+    ROW,
+    THREAD,
+    awaited,
+)
 from .reading import ThreadPart, read_parts
 
 __all__ = ["Call", "Total", "Trace", "join"]
 
 MOST_EVENTS = 100_000
+MOST_LEVEL = 63  # then one operation in 2^63 is kept
 LATE = 0.5  # a thread is late if it comes after this part of another one's wait
 
 
@@ -101,6 +114,24 @@ class Trace:
     ns: int
     missing: list[int]
 
+    def check(self) -> None:
+        """Raise ValueError if a file described a trace that cannot be."""
+        _check_level(self.level)
+        for name, numbers in (
+            ("thread", [about["thread"] for about in self.threads]),
+            ("node", [about["node"] for about in self.threads]),
+            ("missing", self.missing),
+        ):
+            if not all(type(x) is int and 0 <= x < MOST_THREADS for x in numbers):
+                raise ValueError(f"{name}: expected numbers from 0 to {MOST_THREADS - 1}")
+        if not self.threads or len({about["thread"] for about in self.threads}) < len(self.threads):
+            raise ValueError("threads: expected each thread once")
+
+
+def _check_level(level: int) -> None:
+    if type(level) is not int or not 0 <= level <= MOST_LEVEL:
+        raise ValueError(f"level: expected 0 to {MOST_LEVEL}")
+
 
 def join(folder: Path, most: int = MOST_EVENTS) -> Trace:
     """Return the trace of all parts in a folder, with at most about `most` calls.
@@ -111,6 +142,16 @@ def join(folder: Path, most: int = MOST_EVENTS) -> Trace:
         The folder has no parts, or a damaged one.
     """
     parts = read_parts(folder)
+    try:
+        trace = _joined(parts, most)
+        trace.check()
+    except DAMAGED as e:
+        raise ValueError(f"{folder}: damaged parts: {type(e).__name__}: {e}") from None
+    return trace
+
+
+def _joined(parts: Sequence[ThreadPart], most: int) -> Trace:
+    """Return the trace of all parts."""
     level = _level(parts, most)
     totals = _totals(parts)
     start, end = _span(parts)
@@ -122,6 +163,8 @@ def join(folder: Path, most: int = MOST_EVENTS) -> Trace:
     _resolve(calls, parts)
     _share_causes(totals, calls)
     number = int(parts[0].about.get("threads", len(parts)))
+    if number > MOST_THREADS:
+        raise ValueError(f"{number} threads: expected at most {MOST_THREADS}")
     found = {part.thread for part in parts}
     return Trace(
         [_about(part) for part in parts],
@@ -164,6 +207,7 @@ def _stay(ops: NDArray[np.uint64], level: int) -> NDArray[np.bool_]:
 
 def _level(parts: Sequence[ThreadPart], most: int) -> int:
     level = max(part.level for part in parts)
+    _check_level(level)
     while sum(int(_stay(part.rows["op"], level).sum()) for part in parts) > most:
         level += 1
     return level

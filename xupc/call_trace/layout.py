@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 
 __all__ = [
-    "ANYONE", "CAPACITY", "CLAIMED", "FAILED", "HEAD", "HEAD_BYTES", "MAGIC", "MEMBER", "NOBODY",
+    "ANYONE", "CAPACITY", "CLAIMED", "FAILED", "HEAD", "HEAD_BYTES", "MAGIC", "MEMBER",
+    "MOST_THREADS", "NOBODY",
     "PARTS", "POSTED", "RANK", "ROW", "THREAD", "TOTAL", "TOTALS", "awaited", "folder_of", "stays",
 ]  # fmt: skip
 
 MAGIC = 0x31306563_61727475
+MOST_THREADS = 1 << 22  # more are no job: a list of them takes half a GiB
 CAPACITY = 1 << 14  # rows of a thread
 TOTALS = 1 << 12
 HEAD_BYTES = 4096

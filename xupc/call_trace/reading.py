@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..json_text import parsed
+from ..json_text import DAMAGED, parsed
 from .layout import HEAD, HEAD_BYTES, MAGIC, ROW, TOTAL, TOTALS
 
 __all__ = ["ThreadPart", "read_parts"]
@@ -87,8 +87,11 @@ def _read(path: Path) -> ThreadPart:
     except OSError as e:
         raise ValueError(f"{rows}: {e.strerror}") from None
     part = _part(rows, names[0], data)
-    for line in names[1:]:
-        _take(part, line)
+    try:
+        for line in names[1:]:
+            _take(part, line)
+    except DAMAGED as e:
+        raise ValueError(f"{path}: damaged: {type(e).__name__}: {e}") from None
     return part
 
 
@@ -108,7 +111,8 @@ def _part(path: Path, about: dict[str, Any], data: NDArray[np.uint8]) -> ThreadP
     if len(data) < start or data[: HEAD.itemsize].view(HEAD)["magic"][0] != MAGIC:
         raise ValueError(f"{path}: expected a part of a trace, got another file")
     head = data[: HEAD.itemsize].view(HEAD)[0]
-    rows = data[start:].view(ROW)[: int(head["count"])]
+    whole = (len(data) - start) // ROW.itemsize * ROW.itemsize  # the last row may be cut short
+    rows = data[start : start + whole].view(ROW)[: int(head["count"])]
     totals = data[HEAD_BYTES:start].view(TOTAL)
     now = head["open"]
     try:
@@ -118,7 +122,7 @@ def _part(path: Path, about: dict[str, Any], data: NDArray[np.uint8]) -> ThreadP
             np.array([now] if now["op"] else [], ROW),
             [(int(about["at"]), int(about["offset"]))],
         )  # fmt: skip
-    except (KeyError, TypeError) as e:
+    except DAMAGED as e:
         raise ValueError(f"{path}: the description of the thread lacks {e}") from None
 
 

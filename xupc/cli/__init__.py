@@ -8,6 +8,7 @@ without a verdict; `run` exits with its program's status.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from importlib import import_module
@@ -66,10 +67,20 @@ class _Commands(click.Group):
             formatter.write_dl([(name, COMMANDS[name][2]) for name in sorted(COMMANDS)])
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; its time begins before its module is imported."""
+        """Run a command; its time begins before its module is imported.
+
+        What the system refuses is said in one sentence, such as a name that is too long.
+        """
         ctx.meta["xupc.began"] = time.monotonic()
         try:
             return super().invoke(ctx)
+        except OSError as e:
+            if e.errno == errno.EPIPE:  # a reader that has seen enough, which click expects
+                raise
+            from .launcher import EXIT_ENVIRONMENT  # slower to import than all else here
+
+            click.echo(f"Error: {e}", err=True)
+            ctx.exit(EXIT_ENVIRONMENT)
         except click.UsageError as e:
             if any(os.environ.get(name, "0") != "0" for name in LOCAL_RANK):
                 time.sleep(1.0)  # a launcher ends all with the first to end

@@ -16,9 +16,9 @@ from xupc.backends.simulator.rates import rates_of
 from xupc.backends.simulator.sim_program import Program
 from xupc.backends.simulator.timeline import run
 from xupc.bench.columns import aligned
+from xupc.bench.files import write_whole
 from xupc.bench.results import Cell
 from xupc.bench.settings import near
-from xupc.byte_sizes import size_of
 from xupc.predict.candidates import Question, choice_of
 from xupc.predict.machine_file import Machine as Modelled
 from xupc.report.plan_events import plan_events
@@ -130,7 +130,7 @@ def algorithms_command(
     transport = transport or ("shm" if tree.node_count == 1 else "tcp")
     table = selection_table()
     place = Place.of(tree.node_sizes, family, transport, False, tree.level_shape)
-    nbytes = _bytes(size)
+    nbytes = options.block(size)
     entries = registry.registered(known[collective])
     try:
         call = call_of(Cell(collective, nbytes, nbytes, sync="allsync"), tree, table.tuning(place))
@@ -149,14 +149,6 @@ def algorithms_command(
     else:
         lines = _lines(collective, entries, call, table, place, nbytes)
     click.echo("\n".join(lines))
-
-
-def _bytes(size: str) -> int:
-    """Return the bytes of ``--size``."""
-    try:
-        return size_of(size)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _names(known: Mapping[str, str]) -> list[str]:
@@ -291,6 +283,6 @@ def _write_timeline(
     names = {rank: f"thread {rank}" for rank in range(call.size)}
     events = plan_events(happened, names, {rank: tree.node_of(rank) for rank in names})
     try:
-        path.write_text("".join(events.lines()), encoding="utf-8")
+        write_whole(path, "".join(events.lines()).encode())
     except OSError as error:
         raise EnvironmentProblem(str(error)) from None

@@ -20,8 +20,9 @@ from typing import Any
 import click
 
 from xupc.bench import driver, osu_text, suites
-from xupc.bench.budget import ENOUGH, LAUNCHES, TooShort
+from xupc.bench.budget import ENOUGH, LAUNCHES, MOST_LAUNCHES, TooShort
 from xupc.bench.collect import Collector, wrong_results
+from xupc.bench.files import write_whole
 from xupc.bench.launch_plan import Plan
 from xupc.bench.methods import DROP_IN, USUAL, XUPC, chosen
 from xupc.bench.oracle import OPS
@@ -94,7 +95,7 @@ LAST_WORD = 5  # seconds that other threads of a job leave to thread 0 at an end
 @click.option("--cold", is_flag=True, help="Empty the caches before each repetition.")
 @click.option("--loop", is_flag=True, help="Time calls back to back, as many as fill 1 ms.")
 @click.option(
-    "--launches", type=click.IntRange(min=1),
+    "--launches", type=click.IntRange(1, MOST_LAUNCHES),
     help=f"Start each job so many times; {LAUNCHES} by default, or as many as the budget permits.",
 )  # fmt: skip
 @click.option(
@@ -353,7 +354,7 @@ class Output:
         if self.json is not None and (replace or not self.json.exists()):
             (result.compact() if self.compact else result).save(self.json)
         if self.csv is not None and (replace or not self.csv.exists()):
-            self.csv.write_text(osu_text.table_csv(result), encoding="utf-8")
+            write_whole(self.csv, osu_text.table_csv(result).encode())
 
     def show(self, result: Result) -> None:
         """Print a result."""

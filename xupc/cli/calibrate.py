@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from xupc.bench.columns import aligned
+from xupc.bench.files import write_whole
 from xupc.predict.calibration import machine_of
 from xupc.predict.machine_file import MEANING, Machine, text_of
 from xupc.topology.node_spec import threads_of_nodes
@@ -72,7 +73,7 @@ def calibrate_command(
     where += f", --bind {bind}" if bind != "none" else ""
     source = f"measured: xupc calibrate, {launches} launches of {where}, {now}"
     machine = machine_of(found, name or output.stem, source)
-    output.write_text(text_of(machine), encoding="utf-8")
+    write_whole(output, text_of(machine).encode())
     click.echo("\n".join(_lines(machine)))
     click.echo(f"written to {output}: xupc predict COLLECTIVE --nodes SPEC --machine {output}")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import click
 
 from xupc.topology.node_spec import parse_nodes
 
+from ..call_trace.layout import MOST_THREADS
+from ..json_text import DAMAGED
 from ..report import formatting
 from ..topology.host import available_cores
 from ..tuning.host_figures import HostFigures
@@ -19,8 +22,9 @@ from .launcher import EXIT_ENVIRONMENT, EXIT_USAGE
 from .rank_wrapper import RANK_VARIABLES
 
 __all__ = [
-    "BudgetProblem", "EnvironmentProblem", "began", "check_crowd", "check_nodes", "check_outputs",
-    "check_writable", "examples", "figures_text", "in_job", "plain", "refuse_existing",
+    "BudgetProblem", "EnvironmentProblem", "began", "blamed_on", "check_crowd", "check_nodes",
+    "check_outputs", "check_writable", "examples", "figures_text", "in_job", "plain",
+    "refuse_existing",
 ]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts
@@ -58,6 +62,15 @@ def plain(value: Any) -> Any:
     return {name: plain(getattr(value, name)) for name in names} if names else str(value)
 
 
+@contextlib.contextmanager
+def blamed_on(name: str) -> Iterator[None]:
+    """Raise UsageError for an error in showing a file: its figures may be impossible."""
+    try:
+        yield
+    except DAMAGED as e:
+        raise click.UsageError(f"{name}: it cannot be shown: {type(e).__name__}: {e}") from None
+
+
 def began() -> float:
     """Return the time of the monotonic clock at which the command began, its imports included."""
     found: float = click.get_current_context().meta.get("xupc.began", time.monotonic())
@@ -76,7 +89,7 @@ def check_writable(path: Path | None, *, make: bool = False) -> None:
     """
     if path is None:
         return
-    path = path.resolve()
+    path = Path(os.path.realpath(path))  # Path.resolve raises a RuntimeError for a loop of links
     folder = path.parent
     while make and not folder.exists():
         folder = folder.parent
@@ -124,7 +137,12 @@ def check_crowd(threads: int, extra: Sequence[str]) -> None:
 
 
 def check_nodes(nodes: str | None, threads: int) -> None:
-    """Raise UsageError if so many threads cannot be split into these nodes."""
+    """Raise UsageError if so many threads cannot be split into these nodes, or are no job's."""
+    if threads > MOST_THREADS:
+        raise click.BadParameter(
+            f"{threads} threads: expected at most {MOST_THREADS}",
+            param_hint="-n" if nodes is None else "--nodes",
+        )
     if nodes is not None:
         try:
             parse_nodes(nodes, threads)

@@ -9,7 +9,6 @@ import click
 from xupc.algorithms import registry
 from xupc.api.algorithms import load_files
 from xupc.bench.settings import SYNCS, near
-from xupc.byte_sizes import size_of
 from xupc.export.builder import Builder
 from xupc.export.calls import programs_of_call
 from xupc.export.chrome import lines as chrome_lines
@@ -23,7 +22,8 @@ from xupc.specs import of_mpi
 from xupc.topology.node_spec import threads_of_nodes
 from xupc.tuning.selection import Table, public_name
 
-from .common import EnvironmentProblem, check_nodes, examples, refuse_existing
+from . import options
+from .common import EnvironmentProblem, blamed_on, check_nodes, examples, refuse_existing
 from .predict import family_option, machine_option, selection_table, transport_option
 from .predict_program import is_trace, loaded
 
@@ -31,10 +31,7 @@ __all__ = ["export_command"]
 
 
 def _size(_context: object, _option: object, value: str) -> int:
-    try:
-        return size_of(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    return options.block(value)
 
 
 @click.command("export", epilog=examples(
@@ -84,7 +81,8 @@ def export_command(
     try:
         if is_trace(subject):
             _refuse_options(form, nodes, variant)
-            about, files = _traced(subject, form, family, transport, table, machine)
+            with blamed_on(subject):
+                about, files = _traced(subject, form, family, transport, table, machine)
         else:
             question = _question(subject, nodes, nbytes, family, transport)
             about, files = _planned(question, form, variant, sync, table, machine)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import sys
 import time
@@ -140,7 +141,7 @@ def _program_of(pid: int) -> str:
 def choose(found: Sequence[Job], wanted: str) -> list[Job]:
     """Return the jobs that a process id, or a tag or the beginning of one, stands for."""
     alike = [job for job in found if job.tag == wanted]
-    if not alike and wanted.isdecimal():
+    if not alike and re.fullmatch("[0-9]{1,18}", wanted):
         pid = int(wanted)
         alike = [job for job in found if pid in job.pids]
         alike = alike or [j for j in found if any(pid in _ancestors(p) for p in j.pids)]

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from .common import examples
+from .common import check_nodes, examples
 
 __all__ = ["LAUNCHERS", "Job", "job_script_command", "script"]
 
@@ -197,7 +197,9 @@ def job_script_command(
 
     from .bench import check_arguments
 
-    seconds = check_arguments(bench, Shape(nodes * threads_per_node, f"{nodes}x{threads_per_node}"))
+    shape = Shape(nodes * threads_per_node, f"{nodes}x{threads_per_node}")
+    check_nodes(shape.nodes, shape.threads)
+    seconds = check_arguments(bench, shape)
     job = Job(nodes, threads_per_node, minutes, mpi, environment, bench, launches, seconds)
     context = click.get_current_context()
     words = ["xupc", "job-script", *_given(context), *bench]

@@ -50,6 +50,7 @@ __all__ = [
     "copies", "die_of_interrupt", "info_command", "measured_by", "run_command", "topo_command",
 ]  # fmt: skip
 
+MOST_DRAWN, MOST_PROCESSORS = 1 << 16, 1 << 12  # threads and processors of a node in a picture
 TOPO_SECONDS = 120.0  # that a job of `xupc topo` may take
 
 
@@ -487,4 +488,9 @@ def _draw_described(
         raise click.BadParameter(str(error), param_hint="--topology") from None
     count = threads or len(machine.cores)
     check_nodes(nodes, count)
+    if count > MOST_DRAWN or (len(machine.cpus) > MOST_PROCESSORS and not as_json):
+        raise click.UsageError(
+            f"--topology: expected at most {MOST_DRAWN} threads and, without --json, "
+            f"{MOST_PROCESSORS} processors to draw, got {count} and {len(machine.cpus)}"
+        )
     show(described(machine, count, nodes), as_json=as_json)

@@ -15,6 +15,7 @@ from xupc.bench.columns import aligned
 from xupc.bench.oracle import COLLECTIVES
 from xupc.bench.settings import SYNCS, Shape, algorithm_named, sizes_between
 from xupc.byte_sizes import size_of
+from xupc.report.plans import Unplanned, check_block
 from xupc.specs import mpi_name, parse_name
 from xupc.topology.node_spec import threads_of_nodes
 
@@ -22,10 +23,15 @@ from ..topology import host
 from .common import check_nodes
 
 __all__ = [
-    "algorithms", "chosen", "collectives", "dtypes", "list_option", "numbers", "placements", "root",
-    "seconds", "shapes", "size_argument", "size_given", "sizes", "syncs",
+    "algorithms", "block", "chosen", "collectives", "dtypes", "list_option", "numbers",
+    "placements", "root", "seconds", "shapes", "size_argument", "size_given", "sizes", "syncs",
 ]  # fmt: skip
 
+# Nine digits at most: more is no number of threads or seconds, and int() refuses thousands of them.
+_NUMBER = re.compile("[0-9]{1,9}")
+_TIME = re.compile(
+    r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)s?)?", re.ASCII
+)
 OSU_TYPES = {"mpi_char": "int8", "mpi_int": "int32", "mpi_float": "float32"}
 """The names of types in OSU's benchmarks, and numpy's."""
 
@@ -45,12 +51,22 @@ def sizes(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | N
         raise click.BadParameter(str(error)) from None
 
 
+def block(text: str) -> int:
+    """Return the bytes of a block of a call that is described; BadParameter if there is none."""
+    try:
+        found = size_of(text)
+        check_block(found)
+    except (ValueError, Unplanned) as error:
+        raise click.BadParameter(str(error)) from None
+    return found
+
+
 def numbers(_context: Any, _option: Any, value: str | None) -> tuple[int, ...] | None:
     """Parse numbers like ``2,4,8``."""
     if value is None:
         return None
     words = value.split(",")
-    if not all(word.isdecimal() and int(word) for word in words):
+    if not all(_NUMBER.fullmatch(word) and int(word) for word in words):
         raise click.BadParameter(f"{value!r}: expected numbers of threads like 2,4,8")
     return tuple(dict.fromkeys(int(word) for word in words))
 
@@ -59,7 +75,7 @@ def seconds(_context: Any, _option: Any, value: str | None) -> float | None:
     """Parse a time like ``90``, ``10m`` or ``1h30m``, in seconds."""
     if value is None:
         return None
-    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", value.strip())
+    found = _TIME.fullmatch(value.strip())
     hours, minutes, seconds = found.groups() if found else (None, None, None)
     total = 3600 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds or 0)
     if not total:
@@ -125,7 +141,7 @@ def dtypes(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | 
 def root(_context: Any, _option: Any, value: str) -> str:
     """Check a root like ``3``, ``last`` or ``rotate``; also OSU's ``fixed:3``."""
     value = value.removeprefix("fixed:")
-    if value in ("last", "rotate") or value.isdecimal():
+    if value in ("last", "rotate") or _NUMBER.fullmatch(value):
         return value
     raise click.BadParameter(f"{value!r}: expected a thread's number, last or rotate")
 

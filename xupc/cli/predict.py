@@ -11,8 +11,8 @@ import click
 from xupc.algorithms import registry
 from xupc.api.algorithms import load_files
 from xupc.bench.columns import aligned
+from xupc.bench.files import write_whole
 from xupc.bench.settings import near
-from xupc.byte_sizes import size_of
 from xupc.predict.candidates import Candidate, Question, candidates, choice_of
 from xupc.predict.machine_file import MEANING, Machine, built_in_names, find, text_of
 from xupc.predict.scaling import EXACT
@@ -58,10 +58,7 @@ def _sizes(_context: object, _option: object, value: str | None) -> tuple[int, .
     """Return the sizes of a list; None for an argument that is not there."""
     if value is None:
         return None
-    try:
-        return tuple(dict.fromkeys(size_of(word) for word in value.split(",")))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    return tuple(dict.fromkeys(map(options.block, value.split(","))))
 
 
 machine_option = click.option(
@@ -195,7 +192,7 @@ def _fitted(
         refuse_existing([("--fit", path)])
     machine, lines = fit_to(against, machine)
     machine = replace(machine, name=path.stem)
-    path.write_text(text_of(machine), encoding="utf-8")
+    write_whole(path, text_of(machine).encode())
     return machine, lines
 
 
@@ -227,7 +224,7 @@ def priced_or_refused(
         for question in questions:
             try:
                 found.append(candidates(question, machine, table, show))
-            except Unplanned:
+            except Unplanned:  # options.block has refused what is too large
                 raise click.UsageError(
                     f"{question.collective}: the plans of this collective depend on lists"
                 ) from None

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from xupc.bench.files import write_whole
 from xupc.predict.candidates import Candidate, Question
 from xupc.predict.curves import curves
 from xupc.predict.machine_file import Machine
@@ -52,7 +53,7 @@ def write_page(
     first = questions[0]
     page = render(first.collective, f"{first.nodes}", machine, found)
     try:
-        path.write_text(page, encoding="utf-8")
+        write_whole(path, page.encode())
     except OSError as error:
         raise EnvironmentProblem(str(error)) from None
     click.echo(f"scaling curves of {', '.join(chosen)}: {path}", err=True)

@@ -18,7 +18,7 @@ from xupc.predict.program import CallTime, ProgramTime, program_time
 from xupc.report import formatting
 from xupc.tuning.selection import Table
 
-from .common import plain
+from .common import blamed_on, plain
 from .progress import PATIENCE, Progress
 
 __all__ = ["is_trace", "loaded", "of_program"]
@@ -48,14 +48,15 @@ def of_program(
 ) -> str:
     """Return the output of a trace, as text or as JSON."""
     trace = loaded(text)
-    try:
-        with Progress("xupc predict", after=PATIENCE) as progress:
-            found = program_time(trace, question, machine, table, factor, progress.show)
-    except ValueError as error:
-        raise click.UsageError(f"{text}: {error}") from None
-    if as_json:
-        return json.dumps(plain(found), indent=1)
-    return "\n".join(_lines(text, trace, found, question, machine))
+    with blamed_on(text):
+        try:
+            with Progress("xupc predict", after=PATIENCE) as progress:
+                found = program_time(trace, question, machine, table, factor, progress.show)
+        except ValueError as error:
+            raise click.UsageError(f"{text}: {error}") from None
+        if as_json:
+            return json.dumps(plain(found), indent=1)
+        return "\n".join(_lines(text, trace, found, question, machine))
 
 
 def _lines(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import examples, refuse_existing
+from .common import blamed_on, examples, refuse_existing
 from .launcher import EXIT_ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def report_command(
     names = _names(results)
     sections, compared = [], []
     for name, result in zip(names, loaded, strict=True):
-        with _blamed_on(name):
+        with blamed_on(name):
             jobs = [job_content(result, job, wanted) for job in result.jobs]
             sections.append(Section(name, result, jobs))
             if result is not loaded[0]:
@@ -110,7 +110,9 @@ def report_command(
     title = _title(loaded)
     if output is not None:
         try:
-            _write(output, page.render(title, sections, compared))
+            with blamed_on(", ".join(names)):
+                text = page.render(title, sections, compared)
+            _write(output, text)
         except page.MissingError as e:
             click.echo(f"xupc report: {e}", err=True)
             sys.exit(EXIT_ENVIRONMENT)
@@ -163,15 +165,6 @@ def _load(path: Path) -> Result:
         return Result.load(path)
     except ValueError as e:
         raise click.UsageError(str(e)) from None
-
-
-@contextlib.contextmanager
-def _blamed_on(name: str) -> Iterator[None]:
-    """Raise UsageError for an error in showing a result: its figures may be impossible."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
-        raise click.UsageError(f"{name}: it cannot be shown: {type(e).__name__}: {e}") from None
 
 
 def _parsed(choice: str | None, results: Sequence[Result]) -> Choice | None:

@@ -10,7 +10,7 @@ import click
 from ..call_trace.file import load, write
 from ..call_trace.layout import folder_of
 from ..call_trace.summary import as_data, rendered
-from .common import EnvironmentProblem, examples, refuse_existing
+from .common import EnvironmentProblem, blamed_on, examples, refuse_existing
 
 __all__ = ["trace_command"]
 
@@ -57,5 +57,8 @@ def trace_command(trace: Path, as_json: bool, most: int, output: Path | None, fo
         raise click.UsageError(str(error)) from None
     except OSError as error:
         raise EnvironmentProblem(str(error)) from None
-    click.echo(json.dumps(as_data(found, most), indent=1) if as_json
-               else "\n".join(rendered(found, most)))  # fmt: skip
+    with blamed_on(str(trace)):
+        text = json.dumps(as_data(found, most), indent=1) if as_json else (
+            "\n".join(rendered(found, most))
+        )  # fmt: skip
+    click.echo(text)

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from xupc.algorithms.registry import collectives
 from xupc.bench import driver
-from xupc.bench.budget import ENOUGH, LAUNCHES, Preparation, TooShort, thinned
+from xupc.bench.budget import ENOUGH, LAUNCHES, MOST_LAUNCHES, Preparation, TooShort, thinned
 from xupc.bench.decisions import LEAST_LAUNCHES, Tuned
 from xupc.bench.drop_in_tuner import methods_named
 from xupc.bench.launch_plan import Plan
@@ -90,7 +90,7 @@ THIN = 2  # index in `thinned`: without -m every third size of the drop-in's met
 )  # fmt: skip
 @click.option(
     "--launches",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_LAUNCHES),
     help=f"Start each job so many times; by default up to {LAUNCHES}, as the budget permits.",
 )
 @click.option(

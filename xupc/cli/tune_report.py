@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -114,9 +115,9 @@ def has_wrong_results(result: Result) -> bool:
 def hint(path: Path) -> str:
     """Return what the user must do so that the library finds a table; empty if it does."""
     usual = user_path()
-    if usual is not None and usual.resolve() == path.resolve():
+    if usual is not None and os.path.realpath(usual) == os.path.realpath(path):
         return ""
-    return f"xupc uses it with XUPC_TUNING={path.resolve()}"
+    return f"xupc uses it with XUPC_TUNING={os.path.realpath(path)}"
 
 
 def remark(text: str) -> str:

@@ -10,7 +10,7 @@ from ..backends.simulator.sim_program import Program
 from ..bench.results import Cell
 from ..predict.candidates import Question, chosen
 from ..predict.price import programs_of
-from ..report.plans import Unplanned, call_of
+from ..report.plans import Unplanned, call_of, check_block
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Table, registered_name
 
@@ -50,6 +50,7 @@ def programs_of_call(
     """
     if tree.size > MOST_THREADS:
         raise Unplanned(f"expected at most {MOST_THREADS} threads, got {tree.size}")
+    check_block(question.nbytes)
     place = Place.of(tree.node_sizes, question.family, question.transport, oversubscribed=False)
     tuning = table.tuning(place)
     cell = Cell(question.collective, question.nbytes, question.nbytes, sync=sync)

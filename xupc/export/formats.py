@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ..backends.simulator.rates import Rates
+from ..bench.files import write_whole
 from . import chakra, goal, smpi
 from .graph import Graph
 from .schedule import scheduled
@@ -48,6 +49,6 @@ def write(files: Files, target: Path) -> list[Path]:
     for name, content in files:
         path = target / name if name else target
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        write_whole(path, content.encode() if isinstance(content, str) else content)
         written.append(path)
     return written

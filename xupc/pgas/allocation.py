@@ -17,7 +17,10 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import NotInitializedError, show
 from .pointer import local_count
 
-__all__ = ["Allocation", "Bytes", "Memory", "check_dtype", "current_memory", "set_memory"]
+__all__ = [
+    "Allocation", "Bytes", "Memory", "check_dtype", "current_memory", "dtype_of",
+    "set_memory",
+]  # fmt: skip
 
 Bytes: TypeAlias = NDArray[np.uint8]
 
@@ -100,6 +103,16 @@ def current_memory() -> Memory:
     return _memory
 
 
+def dtype_of(dtype: DTypeLike, call: str) -> np.dtype[Any]:
+    """Return `dtype` as a numpy dtype; TypeError if it is none."""
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise
+    except Exception as e:  # of a text or a list that is none, or of an object of the user's
+        raise TypeError(f"{call}: dtype is {show(dtype)}: expected a dtype") from e
+
+
 def check_dtype(dtype: DTypeLike | None, call: str) -> np.dtype[Any]:
     """Return `dtype` as a numpy dtype, if its elements can live in shared memory.
 
@@ -110,12 +123,7 @@ def check_dtype(dtype: DTypeLike | None, call: str) -> np.dtype[Any]:
     """
     if dtype is None:
         raise TypeError(f"{call}: dtype is None: expected a dtype")
-    try:
-        result = np.dtype(dtype)
-    except TypeError:
-        raise
-    except Exception as e:  # of a text that is none, or of an object of the user's
-        raise TypeError(f"{call}: dtype is {show(dtype)}: expected a dtype") from e
+    result = dtype_of(dtype, call)
     if result.hasobject:
         reason = "Python objects cannot be shared"
     elif not result.isnative:

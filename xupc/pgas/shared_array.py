@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import show
 from ..records import public_names
 from .access import load, store
-from .allocation import Allocation
+from .allocation import Allocation, dtype_of
 from .integer_arguments import integer, is_integer
 from .pointer import locate
 from .pointer_record import (
@@ -138,7 +138,9 @@ class SharedArray(SharedReference):
         if copy is False:
             raise ValueError("np.asarray(A, copy=False): a shared array can only be gathered")
         gathered = self._read(slice(None)).reshape(self.shape)
-        return gathered if dtype is None else gathered.astype(dtype, copy=False)
+        if dtype is None:
+            return gathered
+        return gathered.astype(dtype_of(dtype, "np.asarray(A, dtype)"), copy=False)
 
     def _view_of(self, allocation: Allocation, thread: int) -> NDArray[Any] | None:
         view = allocation.elements(thread)

@@ -125,6 +125,9 @@ def as_address(x: SharedReference) -> Address:
     TypeError
         If it is neither a SharedArray nor a SharedPointer.
     """
-    if isinstance(x, SharedReference):
-        return x._address
+    try:
+        if isinstance(x, SharedReference):
+            return x._address
+    except (AttributeError, ReferenceError):  # a mock, a proxy of what is gone
+        pass
     raise TypeError(f"{show(x)}: expected a SharedArray or a SharedPointer")

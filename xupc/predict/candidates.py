@@ -19,7 +19,7 @@ from ..algorithms.registry import Entry, Variant
 from ..backends.simulator.timeline import Prepared
 from ..bench.results import Cell
 from ..records import record, replace
-from ..report.plans import Unplanned, call_of
+from ..report.plans import Unplanned, call_of, check_block
 from ..topology.node_spec import node_tree
 from ..topology.tree import Tree
 from ..tuning.selection import Place, Rule, Table, registered_name
@@ -112,6 +112,7 @@ class _Shapes:
     """The call of a question on its own shape, and on smaller ones with blocks of the same size."""
 
     def __init__(self, question: Question, table: Table) -> None:
+        check_block(question.nbytes)
         self.question = question
         tree = question.tree
         sizes = {tree.node_size(k) for k in range(tree.node_count)}

@@ -17,13 +17,14 @@ both ways.
 
 from __future__ import annotations
 
-import math
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..backends.simulator.rates import Rates
+from ..given_files import contents_of
 from ..records import record
 
 __all__ = ["MEANING", "Machine", "Parameter", "built_in_names", "find", "parse", "text_of"]
@@ -135,15 +136,12 @@ def find(name: str) -> Machine:
     built_in = FOLDER / f"{name}.toml"
     path = built_in if name in built_in_names() else Path(name)
     try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST + 1)
-    except OSError as error:
+        text = contents_of(path, LARGEST)
+    except (OSError, ValueError) as error:
         raise ValueError(
             f"machine {name!r}: expected a file or one of {', '.join(built_in_names())}; "
-            f"{error.strerror or error}"
+            f"{getattr(error, 'strerror', None) or error}"
         ) from None
-    if len(text) > LARGEST:
-        raise ValueError(f"machine {path}: expected at most {LARGEST} bytes")
     try:
         return parse(tomllib.loads(text.decode()), path.stem)
     except RecursionError:
@@ -195,12 +193,12 @@ def _parameter(key: str, given: Any) -> Parameter:
 def _number(key: str, part: str, given: Any) -> float:
     """Return a number of a file, if it is one that a clock can use."""
     number = type(given) in (int, float)
-    if key in COUNTS and not (type(given) is int and given >= 0):
-        raise ValueError(f"{key}: {part}: expected an int, 0 or more, got {given!r}")
+    if key in COUNTS and not (type(given) is int and 0 <= given < 1 << 63):
+        raise ValueError(f"{key}: {part}: expected an int, 0 or more, got {given!r:.40}")
     if key == "links" and not given:
         raise ValueError(f"{key}: {part}: expected an int, 1 or more, got 0")
-    if not number or not math.isfinite(given) or given < 0:
-        raise ValueError(f"{key}: {part}: expected a positive number, got {given!r}")
+    if not number or not 0 <= given <= sys.float_info.max:  # an int may be longer than any float
+        raise ValueError(f"{key}: {part}: expected a positive number, got {given!r:.40}")
     if given == 0 and key not in (*_MAY_BE_ZERO, *COUNTS):
         raise ValueError(f"{key}: {part}: expected a positive number, got 0")
     return float(given)

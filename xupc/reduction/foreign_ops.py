@@ -24,13 +24,17 @@ _OF_MPI = {
 
 
 def as_op(op: Any) -> Any:
-    """Return the `Op` that an operation of numpy or of mpi4py stands for, else `op` itself."""
-    if isinstance(op, Op):
+    """Return the `Op` that an operation of numpy or of mpi4py stands for, else `op` itself.
+
+    Raise nothing: a call checks its arguments where it can report an error to all threads.
+    """
+    kind = type(op)  # isinstance would ask the object, which may be a dead proxy
+    if issubclass(kind, Op):
         return op
-    if isinstance(op, np.ufunc):
+    if issubclass(kind, np.ufunc):
         return _OF_NUMPY.get(op, op)
     mpi = sys.modules.get("mpi4py.MPI")  # loaded where there is an operation of it
-    if mpi is not None and isinstance(op, mpi.Op):
+    if mpi is not None and issubclass(kind, mpi.Op):
         return _of_mpi().get(mpi._handleof(op), op)
     return op
 

@@ -30,13 +30,18 @@ from ..tuning.selection_file import built_in
 from . import formatting
 
 __all__ = [
-    "MOST_THREADS", "Unplanned", "call_of", "maker", "programs", "root_of", "team_of", "tree_of",
+    "MOST_BLOCK", "MOST_THREADS", "Unplanned", "call_of", "check_block", "maker",
+    "programs", "root_of", "team_of", "tree_of",
 ]  # fmt: skip
 
 MOST_THREADS = 512
 """Of a job of which every thread's plan is made."""
 MOST_BYTES = 1 << 33
 """In the blocks of all threads of such a job: each chunk is a step of a plan."""
+
+
+MOST_BLOCK = 1 << 30
+"""Bytes in a block of a call that is not measured but described."""
 
 
 class Unplanned(Exception):
@@ -71,6 +76,17 @@ def root_of(cell: Cell, threads: int) -> int:
     if cell.root.isdecimal() and int(cell.root) < threads:
         return int(cell.root)
     raise Unplanned(f"there is no thread {cell.root!r} that could be the root")
+
+
+def check_block(nbytes: int) -> None:
+    """Raise Unplanned if the plans of a call with such blocks would take more memory than there is.
+
+    The steps of a plan are chunks of blocks.
+    """
+    if nbytes > MOST_BLOCK:
+        raise Unplanned(
+            f"expected blocks of at most {formatting.size(MOST_BLOCK)}, got {nbytes} bytes"
+        )
 
 
 def programs(job: Job, cell: Cell, candidate: Candidate) -> list[Program]:

@@ -101,6 +101,9 @@ class _Node:
             thread: mask & every or every
             for thread, mask in zip(view.threads, view.masks, strict=True)
         }
+        self._of_first: dict[int, list[int]] = {}  # threads by the lowest processor of their mask
+        for thread, mask in self._masks.items():
+            self._of_first.setdefault(min(mask), []).append(thread)
         self._cores = machine.cores
         self._levels = [machine.levels[0], *_shown(machine)]
         self._cells = {core: self._cell(core) for core in self._cores}
@@ -148,7 +151,8 @@ class _Node:
         return (label, first), [*(("", row) for row in more), *loose]
 
     def _threads(self, domain: frozenset[int]) -> list[int]:
-        return sorted(thread for thread, mask in self._masks.items() if mask <= domain)
+        some = (thread for cpu in domain for thread in self._of_first.get(cpu, ()))
+        return sorted(thread for thread in some if self._masks[thread] <= domain)
 
     def _loose(self, depth: int, domain: frozenset[int]) -> Iterator[str]:
         """Yield a line for the threads that belong to a domain, but to none inside it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import reprlib
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from ..algorithms import registry
 from ..errors import warn
 from ..flags import ALGORITHM_NAMES
+from ..given_files import contents_of
 from ..plan.steps import OP_SCRATCH_BYTES, STAGING_BYTES
 from ..records import record
 from .built_in_table import TABLE
@@ -365,26 +365,16 @@ def find(environ: Mapping[str, str] = os.environ) -> Found | None:
 def read(path: Path) -> Found | None:
     """Return the contents of a table file; None if there is no file. Never raise."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return Found(str(path), problem="it is no file")
-            data = file.read(LARGEST + 1)
+        data = contents_of(path, LARGEST, pipes=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) else str(e)
         return Found(str(path), problem=f"it cannot be read: {reason}")
-    if len(data) > LARGEST:
-        return Found(str(path), problem=f"it is longer than {LARGEST} bytes")
     try:
         return Found(str(path), data.decode().replace("\r\n", "\n"))
     except UnicodeDecodeError as e:
         return Found(str(path), problem=f"it is no UTF-8: {e.reason} at byte {e.start}")
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; of a pipe do not wait for its writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def load(found: Found | None) -> Table:

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+import array
+import collections
+import ctypes
+import decimal
+import fractions
+import functools
+import io
+import itertools
 import random
+import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from public_api import BLOCK, PART, World
+from strange_objects import (
+    Bits,
+    Buffer,
+    Changing,
+    Counts,
+    Endless,
+    GrowsAsRead,
+    Interface,
+    Names,
+    Numbers,
+    Says,
+    Shrinks,
+    Tensor,
+    closed,
+    gone,
+    nested,
+    object_of,
+    released,
+    with_itself,
+)
 
 import xupc
 
@@ -228,13 +259,151 @@ BAD: dict[str, Callable[[World], Any]] = {
     "a list that grows": lambda w: Grows([0]),
     "a list not there": lambda w: NotThere([0] * w.team.size),
     "a failing function": lambda w: _failing,
+    # numbers that are almost good
+    "an enum": lambda w: Numbers.TWO,
+    "a flag": lambda w: Bits.ONE,
+    "a name": lambda w: Names.I4,
+    "an int's own kind": lambda w: type("Int", (int,), {})(BLOCK),
+    "a text's own kind": lambda w: type("Text", (str,), {})("i4"),
+    "a float's own kind": lambda w: type("Float", (float,), {})(8.0),
+    "Fraction 8": lambda w: fractions.Fraction(8),
+    "Fraction 1/3": lambda w: fractions.Fraction(1, 3),
+    "Decimal 8": lambda w: decimal.Decimal(8),
+    "Decimal nan": lambda w: decimal.Decimal("NaN"),
+    "Decimal 1e999999": lambda w: decimal.Decimal("1e999999"),
+    "Decimal -1e-999999": lambda w: decimal.Decimal("-1e-999999"),
+    "least float": lambda w: 5e-324,
+    "complex nan": lambda w: complex("nan"),
+    "float16": lambda w: np.float16(8),
+    "longdouble": lambda w: np.longdouble("1e4000"),
+    "clongdouble": lambda w: np.clongdouble(8),
+    "timedelta64": lambda w: np.timedelta64(8, "s"),
+    "NaT": lambda w: np.datetime64("NaT"),
+    "bytes_": lambda w: np.bytes_(b"8"),
+    "an index that changes": lambda w: Counts(),
+    "T indexes that change": lambda w: [Counts()] * w.team.size,
+    "Decimals": lambda w: [decimal.Decimal(8)] * w.team.size,
+    "enums": lambda w: [Numbers.TWO] * w.team.size,
+    "float sizes": lambda w: [float(BLOCK)] * w.team.size,
+    "bools": lambda w: [True] * w.team.size,
+    # lists
+    "a tuple of lists": lambda w: ([1], [2]),
+    "a list of its own": lambda w: with_itself(),
+    "a list of 70 levels": lambda w: nested(70),
+    "a list of 2000 levels": lambda w: nested(2000),
+    "a ragged list": lambda w: [[1, 2], [3]],
+    "unequal arrays": lambda w: [np.zeros(2), np.zeros(3)],
+    "unequal dtypes": lambda w: [np.zeros(2), np.zeros(2, "M8[s]")],
+    "a deque": lambda w: collections.deque([BLOCK] * w.team.size),
+    "values of a dict": lambda w: {1: BLOCK}.values(),
+    "an iterator": lambda w: iter([BLOCK] * w.team.size),
+    "an endless iterator": lambda w: itertools.count(),
+    "endlessly the same": lambda w: itertools.repeat(BLOCK),
+    "an endless sequence": lambda w: Endless(),
+    "a range down": lambda w: range(3, 0, -1),
+    "an object's names": lambda w: types.SimpleNamespace(size=3, dtype="i4"),
+    "a list that shrinks": lambda w: Shrinks([BLOCK] * w.team.size),
+    "a list that grows as read": lambda w: GrowsAsRead([BLOCK] * w.team.size),
+    "T lists": lambda w: [[BLOCK]] * w.team.size,
+    "T None": lambda w: [None] * w.team.size,
+    "T texts": lambda w: ["8"] * w.team.size,
+    "T slices": lambda w: [slice(0, 8)] * w.team.size,
+    "T slices back": lambda w: [slice(8, 0, -1)] * w.team.size,
+    "T slices of all": lambda w: [slice(None)] * w.team.size,
+    "T arrays": lambda w: [np.zeros(1)] * w.team.size,
+    "T times my result": lambda w: [w.result] * w.team.size,
+    # memory
+    "array.array": lambda w: array.array("d", [1.0] * BLOCK),
+    "array of characters": lambda w: array.array("u", "text"),
+    "ctypes array": lambda w: (ctypes.c_int * BLOCK)(),
+    "ctypes pointer": lambda w: ctypes.pointer(ctypes.c_int(3)),
+    "ctypes records": lambda w: (type("R", (ctypes.Structure,), {
+        "_fields_": [("a", ctypes.c_byte), ("b", ctypes.c_double)]}) * 2)(),
+    "released memoryview": lambda w: released(),
+    "2-d memoryview": lambda w: memoryview(bytearray(64)).cast("B", (8, 8)),
+    "memoryview backwards": lambda w: memoryview(bytearray(64))[::-1],
+    "memoryview of characters": lambda w: memoryview(bytearray(64)).cast("c"),
+    "closed mmap": lambda w: closed(),
+    "BytesIO's": lambda w: io.BytesIO(bytes(64)).getbuffer(),
+    "a proxy": lambda w: weakref.proxy(w.values),
+    "a proxy of a team": lambda w: weakref.proxy(w.team),
+    "a dead proxy": lambda w: gone(),
+    "T dead proxies": lambda w: [gone()] * w.team.size,
+    "an array that changes": lambda w: Changing(),
+    "T arrays that change": lambda w: [Changing() for _ in range(w.team.size)],
+    "a buffer that changes": lambda w: Buffer(),
+    "interface": lambda w: Interface(),
+    "interface, negative shape": lambda w: Interface(shape=(-1,)),
+    "interface, no tuple": lambda w: Interface(shape=8),
+    "interface, huge shape": lambda w: Interface(shape=(1 << 62, 4)),
+    "interface, wrong type": lambda w: Interface(typestr="nope"),
+    "interface, objects": lambda w: Interface(typestr="|O8"),
+    "interface, wrong strides": lambda w: Interface(strides=("a",)),
+    "interface, no data": lambda w: Interface(data=None),
+    "interface, text": lambda w: Interface(data=("8", False)),
+    "interface, version": lambda w: Interface(version="x"),
+    "a tensor of nothing": lambda w: Tensor((1, 0), None),
+    "a tensor of no device": lambda w: Tensor(None, None),
+    "a tensor of a text": lambda w: Tensor(("x", 0), "capsule"),
+    "a tensor of a huge device": lambda w: Tensor((1 << 70, 0), None),
+    **{f"says it is {kind.__name__}": lambda w, kind=kind: Says(kind) for kind in (
+        np.ndarray, int, list, tuple, str, slice, np.dtype, dict, np.generic, xupc.SharedArray,
+        xupc.SharedPointer, xupc.Team, xupc.Handle,
+    )},
+    "T that say they are int": lambda w: [Says(int)] * w.team.size,
+    "object of none": lambda w: object_of(None),
+    "object of a list": lambda w: object_of([1]),
+    "object of itself": lambda w: np.array([np.empty(1, object)], object),
+    "recarray": lambda w: np.zeros(BLOCK, "i4,f8").view(np.recarray),
+    "np.matrix": lambda w: np.asmatrix(np.zeros((2, 4))),
+    "a mask": lambda w: np.arange(PART * w.team.size) % 2 == 0,
+    "indexes": lambda w: np.array([1, 2]),
+    "indexes as list": lambda w: [1, 2],
+    "two slices": lambda w: (slice(0, 1), slice(0, 1)),
+    "a slice of floats": lambda w: slice(0.0, 8.0),
+    "a slice of numpy's": lambda w: slice(np.int8(0), np.uint64(8)),
+    "a slice that changes": lambda w: slice(0, Counts(), 1),
+    "a slice of evil": lambda w: slice(_evil("__index__")(), None),
+    "newaxis": lambda w: (None, slice(None)),
+    # types
+    "dtype empty": lambda w: np.dtype([]),
+    "dtype V": lambda w: np.dtype(("V", (1 << 31) - 1)),
+    "dtype U": lambda w: np.dtype("U3"),
+    "dtype of gaps": lambda w: np.dtype(
+        {"names": ["a"], "formats": ["i4"], "offsets": [1 << 20], "itemsize": 1 << 21}),
+    "dtype overlapping": lambda w: np.dtype(
+        {"names": ["a", "b"], "formats": ["i4", "i4"], "offsets": [0, 2]}),
+    "dtype with metadata": lambda w: np.dtype("i4", metadata={"a": object()}),
+    "dtype of titles": lambda w: np.dtype([(("title", "name"), "i4")]),
+    "dtype's list": lambda w: [("a", "i4"), ("a", "i4")],
+    "dtype's dict": lambda w: {"names": ["a"], "formats": []},
+    "np.generic": lambda w: np.generic,
+    "np.void": lambda w: np.void,
+    # operations
+    **{f"np.{name}": lambda w, name=name: getattr(np, name) for name in (
+        "sin", "divmod", "subtract", "power", "matmul", "add")},
+    "frompyfunc": lambda w: np.frompyfunc(lambda a, b: a, 2, 1),
+    "of three": lambda w: lambda a, b, c: a,
+    "of none": lambda w: lambda: None,
+    "partial": lambda w: functools.partial(max, 3),
+    "max": lambda w: max,
+    **{f"MPI.{name}": lambda w, name=name: getattr(MPI, name) for name in (
+        "OP_NULL", "NO_OP", "REPLACE", "SUM", "COMM_NULL", "COMM_SELF", "INT", "BOTTOM",
+        "IN_PLACE")},
+    "an Op as text": lambda w: "ADD",
 }  # fmt: skip
 
 
 def is_evil(value: Any) -> bool:
     """Return whether the value raises arbitrary errors when it is used."""
-    if type(value) is list or (type(value) is np.ndarray and value.dtype == object):
-        return any(is_evil(v) for v in list(value)[:1] if v is not value)
+    if type(value) is slice:
+        value = value.start
+    elif type(value) is list:
+        value = next(iter(value), None)
+    elif type(value) is np.ndarray and value.dtype == object and value.size:
+        value = value.item(0)
+    if type(value) in weakref.ProxyTypes:
+        return True
     return "evil" in dir(type(value)) or (callable(value) and hasattr(value, "evil"))
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import array
+import ctypes
+import itertools
 import mmap
+import weakref
 
 import numpy as np
 from mpi4py import MPI
 
 import xupc
+from xupc import upc
 
 xupc.init(heap_size="4MiB")
 me, t = xupc.MYTHREAD, xupc.THREADS
@@ -135,6 +139,61 @@ raises(TypeError, "masked array", xupc.memput, shared, masked, 16)
 raises(TypeError, "masked array", xupc.memget, masked, shared, 16)
 raises(xupc.CollectiveMismatchError if me else TypeError, "masked array", xupc.node_broadcast,
        masked if me == 0 else None, 0)  # fmt: skip
+
+# --- objects that never end, are gone, or have no memory of their own -----------------------------
+class Gone:
+    pass
+
+
+class Says:
+    """An object that says that it is a shared array, as mocks do."""
+
+    @property
+    def __class__(self):
+        return xupc.SharedArray
+
+
+gone = weakref.proxy(Gone())
+at_end = ctypes.pointer(ctypes.c_int(0))  # Python would read on behind it
+for call in (xupc.neighbours, xupc.cartesian):
+    for wrong in (at_end, gone, 3):
+        raises((TypeError, ReferenceError), "", call, wrong)
+    raises((TypeError, ValueError), "more than", call, itertools.repeat(0))
+raises(TypeError, "several handles", xupc.wait_all, at_end)
+raises(TypeError, "expected handles", xupc.wait_all, itertools.repeat(3, 5))
+many = np.broadcast_to(np.int8(1), (1 << 40,))
+raises(ValueError, f"one for each thread, got {1 << 40}", xupc.allav_gather_all_v, room, room, many)
+released = memoryview(bytearray(8))
+released.release()
+raises(ValueError, "released", xupc.allav_gather_all_v, room, room, released)
+both_ways = memoryview(bytearray(64)).cast("B", (8, 8))
+raises(TypeError, "one dimension", xupc.all_permute, shared, shared, both_ways, 8)
+for text in ("\udcff", 3):
+    raises(TypeError, "", shared.__array__, text)
+other = xupc.all_alloc(2 * t, np.float64, 2)
+xupc.all_broadcast(weakref.proxy(other), weakref.proxy(shared), 8)  # of what is there
+# One thread's error is that of all, in the same call: nothing is asked of the object before.
+of_user = TypeError, AttributeError, ReferenceError
+for x in (gone, Says()):
+    mine = x if me == 0 else other
+    mismatch = of_user if me == 0 else xupc.CollectiveMismatchError
+    raises(mismatch, "", xupc.all_broadcast, mine, shared, 8)
+    raises(mismatch, "", xupc.all_broadcast.plan, mine, shared, 8)
+    raises(mismatch, "", upc.upc_all_prefix_reduceD, shared, mine, xupc.ADD, 2 * t, 2)
+    raises(mismatch, "", xupc.all_reduce, mine, shared, xupc.ADD)
+    op = x if me == 0 else xupc.ADD
+    raises(mismatch, "", xupc.allv_reduce_all, 1, op)
+    raises(mismatch, "", xupc.all_reduce, other, shared, op)
+
+
+class Raises(int):
+    def __index__(self):
+        raise ZeroDivisionError("asked")
+
+
+raises(ZeroDivisionError if me == 0 else xupc.CollectiveMismatchError,
+       "asked" if me == 0 else "thread 0: ZeroDivisionError", upc.upc_all_alloc,
+       type("Asked", (), {"__index__": Raises.__index__})() if me == 0 else 4, 8)  # fmt: skip
 
 # --- operations -----------------------------------------------------------------------------------
 data = np.array([3, 5], np.int32) << me % 3

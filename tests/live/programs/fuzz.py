@@ -141,7 +141,7 @@ class Fuzz:
         self.kinds[type(error).__name__] += 1
         if isinstance(error, DOCUMENTED) and not isinstance(error, UnicodeError):
             return
-        if isinstance(error, Evil) and evil:
+        if isinstance(error, Evil | ReferenceError | AttributeError) and evil:
             return
         if isinstance(error, IndexError) and p.name.rpartition(".")[2] in INDEXES:
             return
