@@ -12,7 +12,7 @@ from .list_arguments import items_of
 
 __all__ = ["COMPLETE", "Handle", "awaited", "post", "wait_all"]
 
-
+MOST_HANDLES = 1 << 24  # that wait_all takes
 _AT_ONCE, _PAUSE = 100, 1e-3  # tests of an awaited handle without a pause; seconds of a later one
 
 
@@ -32,8 +32,6 @@ def awaited(test: Callable[[], bool]) -> Generator[Any, Any, None]:
             yield
         else:
             yield from _slept(_PAUSE)
-
-MOST_HANDLES = 1 << 24  # that wait_all takes
 
 
 class Handle:
