@@ -17,6 +17,8 @@ _MEASURED: Mapping[str, tuple[str, float]] = {
     "wire_latency": ("wire latency ns", 1e-9),
     "send_time": ("send ns", 1e-9),
     "receive_time": ("receive ns", 1e-9),
+    "read_time": ("read ns", 1e-9),
+    "serve_time": ("serve ns", 1e-9),
     "cores": ("cores", 1.0),
     "call_time": ("call ns", 1e-9),
     "step_time": ("step ns", 1e-9),

@@ -6,12 +6,14 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from ..backends.simulator.errors import ProtocolError
 from ..backends.simulator.rates import Rates, rates_of
 from ..backends.simulator.sim_program import Program
 from ..backends.simulator.timeline import Prepared
 from ..bench.results import OURS, Candidate, Cell, Job, Result
+from ..plan.plan import barrier_plan
 from ..records import record
 from ..report.plans import Unplanned, programs
 from .machine_file import Machine
@@ -21,6 +23,10 @@ __all__ = ["PREPARED", "Call", "Compared", "beside", "calls_of", "reason"]
 
 PREPARED = "plan"
 """The candidate that runs a prepared call, which has no arguments to check."""
+
+
+_BARRIERS: Final = 3  # between two calls of `xupc.bench.worker`
+_DISTURBED: Final = 1.5  # a link that a job has measured slower by no more was busy meanwhile
 
 
 @dataclass
@@ -52,11 +58,23 @@ class Call:
         """Return the plans as the clock takes them, for many runs."""
         return Prepared(self.programs)
 
+    @cached_property
+    def barrier(self) -> Prepared:
+        """Return the plans of a barrier of the same threads."""
+        tree = self.programs[0].tree
+        return Prepared([Program(barrier_plan(rank, tree.size), tree) for rank in range(tree.size)])
+
+    def end(self, rates: Rates) -> float:
+        """Return the modelled time: each repetition follows the one before after some barriers."""
+        if not rates.burst:
+            return self.prepared.end(rates)
+        return self.prepared.end_in_a_row(rates, _BARRIERS * self.barrier.end(rates))
+
     def rates(self, machine: Machine) -> Rates:
         """Return a machine's costs, with what the job has measured.
 
-        The network is always the job's. Its copy rate and its cache lines count where the machine's
-        are assumed.
+        The network is always the job's, but for a rate that was disturbed. Its copy rate and its
+        cache lines count where the machine's are assumed.
         """
         rates, own = machine.rates(), rates_of(self.job.bounds, several_nodes=True)
 
@@ -68,9 +86,16 @@ class Call:
             rates,
             copy=measured("copy rate", own.copy, rates.copy, "copy_rate"),
             line=measured("line latency ns", own.line, rates.line, "line_latency"),
-            wire=measured("wire rate", own.wire, rates.wire, "wire_rate"),
+            wire=self._wire(machine, own.wire, rates.wire),
             latency=measured("wire latency ns", own.latency, rates.latency, "wire_latency"),
         )
+
+
+    @staticmethod
+    def _wire(machine: Machine, measured: float, of_file: float) -> float:
+        """Return the rate that the job has measured, or a little faster one that is known."""
+        known = not machine.parameters["wire_rate"].assumed
+        return of_file if known and measured < of_file <= _DISTURBED * measured else measured
 
 
 @record
@@ -112,7 +137,7 @@ def calls_of(result: Result, *, prepared: bool = True) -> tuple[list[Call], int]
 
 def beside(call: Call, machine: Machine) -> Compared:
     """Return a call with its modelled time on a machine."""
-    return Compared(call, call.prepared.end(call.rates(machine)))
+    return Compared(call, call.end(call.rates(machine)))
 
 
 def reason(found: Compared, machine: Machine) -> str:

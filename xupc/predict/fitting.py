@@ -41,6 +41,13 @@ FITTED: Final[Mapping[str, tuple[str, float]]] = {
     "crossing_rate": ("crossing", 1e9),
     "fold_rate": ("fold", 1e9),
     "scan_rate": ("scan", 1e9),
+    "carry_time": ("carry", 1e-9),
+    "carry_byte_time": ("carry_byte", 1e-9),
+    "turn_time": ("turn", 1e-9),
+    "read_time": ("read", 1e-9),
+    "serve_time": ("serve", 1e-9),
+    "serve_byte_time": ("serve_byte", 1e-9),
+    "serve_turn_time": ("serve_turn", 1e-9),
 }
 """The parameters that are fitted: the costs of the clock, and their units."""
 _LONGEST: Final = 1000  # steps of a call that counts in the fit
@@ -80,7 +87,7 @@ class _Fit:
         """Return the logarithm of modelled by measured time of each call."""
         found = []
         for call, own in zip(self.calls, self.rates, strict=True):
-            modelled = call.prepared.end(replace(own, **cast("dict[str, Any]", costs)))
+            modelled = call.end(replace(own, **cast("dict[str, Any]", costs)))
             found.append(math.log(modelled / call.measured) if modelled else _MOST)
         return np.clip(found, -_MOST, _MOST)
 

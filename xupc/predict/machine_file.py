@@ -2,7 +2,7 @@
 
 A file is TOML::
 
-    version = 3
+    version = 4
     name = "cluster-a"
     [wire_rate]
     value = 12.5e9
@@ -29,8 +29,8 @@ from ..records import record
 
 __all__ = ["MEANING", "Machine", "Parameter", "built_in_names", "find", "parse", "text_of"]
 
-VERSION = 3
-READABLE = 1, 2, 3  # files of earlier versions lack the parameters since then
+VERSION = 4
+READABLE = 1, 2, 3, 4  # files of earlier versions lack the parameters since then
 UNKNOWN = 1.5
 ASSUMED = "assumed"
 LARGEST = 1 << 16  # a file beyond this is not of a machine
@@ -58,6 +58,14 @@ MEANING: Mapping[str, str] = {
     "wire_burst": "bytes that a link carries at once after it has been idle",
     "links": "links of a node",
     "split_size": "bytes from which a message goes over all links, 0 if each thread has one",
+    "cores_dealt": "1 if the cores of a machine are dealt to its nodes, 0 if these share all",
+    "carry_time": "seconds of a core of the sender's node for a message, a part of wire_latency",
+    "carry_byte_time": "seconds of a core at either end for a byte that is on its way",
+    "turn_time": "seconds that a thread looks for messages, then the next one on its core does",
+    "read_time": "seconds of a thread for a one-sided read, besides send_time",
+    "serve_time": "seconds of the thread whose memory is read, 0 if the network reads without it",
+    "serve_byte_time": "seconds for each byte read, in which that thread handles nothing else",
+    "serve_turn_time": "turn_time in calls that read one-sided",
 }
 """The parameters of a machine."""
 _RATES = (
@@ -66,8 +74,10 @@ _RATES = (
 )  # fmt: skip
 _MAY_BE_ZERO = (
     "send_time", "receive_time", "byte_time", "call_time", "step_time", "switch_time", "wire_burst",
+    "carry_time", "carry_byte_time", "turn_time", "read_time", "serve_time", "serve_byte_time",
+    "serve_turn_time",
 )  # fmt: skip
-COUNTS = "cores", "nodes_on_machine", "links", "split_size"
+COUNTS = "cores", "nodes_on_machine", "links", "split_size", "cores_dealt"
 """The parameters that are whole numbers, known without an interval."""
 
 
@@ -108,7 +118,10 @@ class Machine:
             int(p["nodes_on_machine"]), p["call_time"] * 1e9, p["step_time"] * 1e9,
             p["switch_time"] * 1e9, p["cache_copy_rate"] / 1e9, p["cache_size"],
             p["crossing_rate"] / 1e9, p["fold_rate"] / 1e9, p["scan_rate"] / 1e9, p["wire_burst"],
-            int(p["links"]), int(p["split_size"]),
+            int(p["links"]), int(p["split_size"]), int(p["cores_dealt"]),
+            p["carry_time"] * 1e9, p["carry_byte_time"] * 1e9, p["turn_time"] * 1e9,
+            p["read_time"] * 1e9, p["serve_time"] * 1e9, p["serve_byte_time"] * 1e9,
+            p["serve_turn_time"] * 1e9,
         )  # fmt: skip
 
     def fastest(self) -> Rates:
@@ -197,6 +210,8 @@ def _number(key: str, part: str, given: Any) -> float:
         raise ValueError(f"{key}: {part}: expected an int, 0 or more, got {given!r:.40}")
     if key == "links" and not given:
         raise ValueError(f"{key}: {part}: expected an int, 1 or more, got 0")
+    if key == "cores_dealt" and given > 1:
+        raise ValueError(f"{key}: {part}: expected 0 or 1, got {given}")
     if not number or not 0 <= given <= sys.float_info.max:  # an int may be longer than any float
         raise ValueError(f"{key}: {part}: expected a positive number, got {given!r:.40}")
     if given == 0 and key not in (*_MAY_BE_ZERO, *COUNTS):

@@ -33,20 +33,26 @@ _FREE = Rates(math.inf, 0.0, math.inf, 0.0)
 
 COSTS: Final[dict[str, tuple[str, ...]]] = {
     "copies": (
-        "copy", "node_copy", "cores", "nodes", "cached", "cache", "crossing", "fold", "scan",
+        "copy", "node_copy", "cores", "nodes", "dealt", "cached", "cache", "crossing", "fold",
+        "scan",
     ),
     "cache lines": ("line",),
     "wire rate": ("wire", "burst", "links", "split"),
     "wire latency": ("latency",),
-    "MPI's time": ("send", "receive", "per_byte", "cores", "nodes"),
-    "calls and steps": ("call", "step", "cores", "nodes"),
-    "threads without a core": ("switch", "cores", "nodes"),
+    "MPI's time": (
+        "send", "receive", "per_byte", "carry", "carry_byte", "cores", "nodes", "dealt",
+    ),
+    "one-sided reads": ("read", "serve", "serve_byte", "cores", "nodes", "dealt"),
+    "calls and steps": ("call", "step", "cores", "nodes", "dealt"),
+    "threads without a core": ("switch", "turn", "serve_turn", "cores", "nodes", "dealt"),
 }  # fmt: skip
 """What can bound a call, and the costs of the clock that belong to it."""
+_MPI: Final = "send", "receive", "per_byte", "carry", "carry_byte"
 _HALVES: Final[dict[str, float]] = {
     "copy": 2.0, "node_copy": 2.0, "wire": 2.0, "line": 0.5, "latency": 0.5, "send": 0.5,
     "receive": 0.5, "per_byte": 0.5, "cached": 2.0, "cache": 2.0, "crossing": 2.0, "fold": 2.0,
-    "scan": 2.0, "call": 0.5, "step": 0.5, "switch": 0.5,
+    "scan": 2.0, "call": 0.5, "step": 0.5, "switch": 0.5, "carry": 0.5, "carry_byte": 0.5,
+    "turn": 0.5, "read": 0.5, "serve": 0.5, "serve_byte": 0.5, "serve_turn": 0.5,
 }  # fmt: skip
 
 
@@ -165,11 +171,18 @@ def _can_cost(call: Prepared, rates: Rates) -> Iterator[str]:
         "cache lines": rates.line > 0,
         "wire rate": several,
         "wire latency": several and rates.latency > 0,
-        "MPI's time": several and (rates.send or rates.receive or rates.per_byte) > 0,
+        "MPI's time": several and any(getattr(rates, cost) > 0 for cost in _MPI),
+        "one-sided reads": several and _reads(call) and (rates.read or rates.serve) > 0,
         "calls and steps": (rates.call or rates.step) > 0,
-        "threads without a core": rates.switch > 0 and any(Processors(tree, rates, None).crowded),
+        "threads without a core": (rates.switch or rates.turn or rates.serve_turn) > 0
+        and any(Processors(tree, rates, None).crowded),
     }
     return (name for name in COSTS if needed.get(name, True))
+
+
+def _reads(call: Prepared) -> bool:
+    """Return whether a call reads memory of other nodes one-sided."""
+    return any(program.plan.one_sided for program in call.programs)
 
 
 def bound_of(programs: Sequence[Program], rates: Rates) -> tuple[str, float]:

@@ -30,9 +30,10 @@ from numpy.typing import NDArray
 from ...records import record
 from ...topology.levels import Level, NodeLevels
 from ...topology.tree import Tree
+from .message_clock import Lane
 from .rates import DEFAULTS, Rates, rates_of
 from .sim_program import Moves, Program, Span
-from .timeline import FEW_NODES, Clock, Lane, Prepared
+from .timeline import FEW_NODES, Clock, Prepared
 
 __all__ = ["LATENCY_NS", "PARALLEL_LINES", "SOURCES", "Counted", "LevelCount", "count"]
 
@@ -350,10 +351,12 @@ class _LevelClock(Clock):
         """
         now = {x.rank: x.now for x in arrived}
         nodes = [[rank for rank in now if self.node[rank] == k] for k in range(self._nodes)]
+        nodes = [node for node in nodes if node]
         first, self.met = not self.met, self.met + 1
         met = 0.0
         if first or not self.led:
-            met = self._exchanged(max(self._gather(node, now) for node in nodes))
+            met = max(self._gather(node, now) for node in nodes)
+            met = self._exchanged(met) if len(arrived) == self.size else met
         if not self.led:
             times = self._left(lane, arrived, nodes, met)
         elif first:

@@ -8,6 +8,7 @@ from .rates import Rates
 __all__ = ["Network"]
 
 OUT, INTO = 0, 1
+_SHORT = 0.01  # of a call's time
 
 
 class Network:
@@ -34,6 +35,23 @@ class Network:
         nodes = range(tree.node_count)
         self.carried = [[[-self.grace] * self.links for _ in nodes] for _ in (OUT, INTO)]
         """By direction, node and link: when its bytes so far have passed at its rate."""
+
+    def idle_after(self, end: float, later: float) -> bool:
+        """Return whether a call that begins at `later` finds all links as idle as this one.
+
+        `end`: of this call; what a link carries at once hardly counts in a much longer one.
+        """
+        if self.grace <= _SHORT * end:
+            return True
+        idle = later - self.grace
+        return all(link <= idle for way in self.carried for node in way for link in node)
+
+    def later(self, time: float) -> list[list[list[float]]]:
+        """Return the state of the links at a time, for a call that begins then."""
+        return [
+            [[max(-self.grace, link - time) for link in node] for node in way]
+            for way in self.carried
+        ]
 
     def leave(self, sender: int, start: float, nbytes: int) -> tuple[float, float]:
         """Return when a message begins to leave its node, and when all of it has left, in ns."""

@@ -80,7 +80,8 @@ class Processors:
     Parameters
     ----------
     tree
-        The nodes. `Rates.nodes` of them in a row are on one machine; 0: all.
+        The nodes. `Rates.nodes` of them in a row are on one machine; 0: all. They share its cores,
+        or some of them each, if `Rates.dealt`.
     memory
         What the call does to memory. None: whatever it reads is in no cache, or in its thread's.
     """
@@ -96,11 +97,36 @@ class Processors:
         for node in range(tree.node_count):
             threads[node // self.each] += tree.node_size(node)
             bytes_of[node // self.each] += touched[node]
-        self.crowded = [0 < rates.cores < count for count in threads]
-        self.free = [[0.0] * rates.cores if self.crowded[m] else [] for m in machines]
-        self.entered = [0 for _ in machines]
         self.ends: list[list[float]] = [[] for _ in machines]  # of copies
         self.cached = [self._share(bytes_of[m], threads[m]) for m in machines]
+        self.part, self.cores = self._parts(tree.node_count)
+        self.sharing = [0 for _ in self.cores]  # threads
+        for node, part in enumerate(self.part):
+            self.sharing[part] += tree.node_size(node)
+        pairs = list(zip(self.cores, self.sharing, strict=True))
+        self.crowded = [0 < cores < count for cores, count in pairs]
+        self.free = [[0.0] * cores if cores < count else [] for cores, count in pairs]
+        self.entered = [0 for _ in pairs]
+
+    def _parts(self, nodes: int) -> tuple[list[int], list[int]]:
+        """Return the part of its machine's cores that each node has, and the cores of each part.
+
+        A part is all of them, unless cores are dealt: then one after the other goes to the next
+        node, and where there are fewer than nodes, some nodes have the same one.
+        """
+        part: list[int] = []
+        cores: list[int] = []
+        for first in range(0, nodes, self.each):
+            here = min(self.each, nodes - first)
+            parts = min(here, self.rates.cores) if self.rates.dealt and self.rates.cores else 1
+            part += [len(cores) + node % parts for node in range(here)]
+            cores += [len(range(place, self.rates.cores, parts)) for place in range(parts)]
+        return part, cores
+
+    def others(self, node: int) -> float:
+        """Return how many other threads share the core of a thread of a node."""
+        part = self.part[node]
+        return self.sharing[part] / self.cores[part] - 1 if self.crowded[part] else 0.0
 
     def _share(self, touched: int, threads: int) -> float:
         """Return which share of the bytes of a call is in the caches of a machine's cores."""
@@ -109,7 +135,7 @@ class Processors:
 
     def busy(self, node: int, now: float, ns: float) -> tuple[float, float]:
         """Return when a thread of a node begins and ends work that it has from `now` on."""
-        free = self.free[node // self.each]
+        free = self.free[self.part[node]]
         if not free or not ns:
             return now, now + ns
         start = max(now, heapq.heappop(free))
@@ -118,7 +144,7 @@ class Processors:
 
     def resume(self, node: int, now: float) -> float:
         """Return when a thread runs that waited for what is there at `now`."""
-        if not self.crowded[node // self.each]:
+        if not self.crowded[self.part[node]]:
             return now
         return self.busy(node, now, self.rates.switch)[1]
 
@@ -127,9 +153,9 @@ class Processors:
 
         The first ones have a core each; each of the others takes one from a thread that waits.
         """
-        machine = node // self.each
-        self.entered[machine] += 1
-        runs = self.entered[machine] <= self.rates.cores
+        part = self.part[node]
+        self.entered[part] += 1
+        runs = self.entered[part] <= self.cores[part]
         return self.busy(node, 0.0 if runs else self.resume(node, 0.0), self.rates.call)[1]
 
     def last(self, arrivals: Iterable[tuple[float, int, int]]) -> set[int]:
@@ -143,9 +169,9 @@ class Processors:
             return on_core
         count = [0] * len(self.crowded)
         for _, thread, node in sorted(arrivals, reverse=True):
-            machine = node // self.each
-            count[machine] += 1
-            if count[machine] <= self.rates.cores:
+            part = self.part[node]
+            count[part] += 1
+            if count[part] <= self.cores[part]:
                 on_core.add(thread)
         return on_core
 
@@ -153,8 +179,8 @@ class Processors:
         self, me: int, node: int, now: float, what: Any, nbytes: int
     ) -> tuple[float, float]:
         """Return when a step by loads and stores of thread `me` begins and ends."""
-        rates, machine = self.rates, node // self.each
-        free, ends = self.free[machine], self.ends[machine]
+        rates, machine, part = self.rates, node // self.each, self.part[node]
+        free, ends = self.free[part], self.ends[machine]
         start = max(now, heapq.heappop(free)) if free else now
         rate = self.rate(me, machine, what)
         if rates.node_copy != math.inf:
@@ -164,7 +190,7 @@ class Processors:
         end = start + rates.step + nbytes / rate
         if rates.node_copy != math.inf:
             heapq.heappush(ends, end)
-        if free or self.crowded[machine]:
+        if free or self.crowded[part]:
             heapq.heappush(free, end)
         return start, end
 

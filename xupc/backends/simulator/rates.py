@@ -53,6 +53,19 @@ class Rates:
     links, split
         Links of a node, and the bytes from which a message goes over all of them. 0: none does, and
         each thread has one of them.
+    dealt
+        1: the cores of a machine are dealt to its nodes, one after the other. 0: these share all.
+    carry, carry_byte
+        Time of a core of the sender's node for a message, as a part of `latency`. And time of one
+        core at either end for each byte, while the message is on its way.
+    turn, serve_turn
+        Time that a thread looks for messages before the next one on its core does; the second one
+        in calls that read one-sided.
+    read
+        Processor time of a one-sided read, besides `send`.
+    serve, serve_byte
+        Processor time of the thread whose memory is read, and for each byte the time in which it
+        handles no other message. 0: the network reads without that thread.
     """
 
     copy: float
@@ -77,6 +90,14 @@ class Rates:
     burst: float = 0.0
     links: int = 1
     split: int = 0
+    dealt: int = 0
+    carry: float = 0.0
+    carry_byte: float = 0.0
+    turn: float = 0.0
+    read: float = 0.0
+    serve: float = 0.0
+    serve_byte: float = 0.0
+    serve_turn: float = 0.0
 
 
 def rates_of(bounds: Mapping[str, float], several_nodes: bool) -> Rates:

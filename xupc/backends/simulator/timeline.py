@@ -17,13 +17,20 @@ no byte moves. The values below are those of `Rates`; all times are in ns.
   cache line latencies after the last thread has arrived. Across nodes its messages add to that: one
   round from all node roots to all others on few nodes, else the rounds of a dissemination. A led
   call sends its data in the messages of its barrier, so its own messages have no latency and no
-  cost of MPI per message.
+  cost of MPI per message. The last barrier of another ALLSYNC call joins only the threads of each
+  node, unless threads read one-sided or a user's function may raise (`ends_by_node`).
 * **Messages.** A message leaves when both sides have posted it and the sender's link is free. Its
   bytes pass the sender's link at the wire rate and, at the same time or as soon as it is free, the
   receiver's. They arrive one latency later (`network`: several links, and bytes that an idle link
   carries at once). A one-sided read sends a request first, which takes one latency more.
 * **MPI.** It takes time of the sending thread before a message leaves. It takes time of the
   receiving thread, for one message after the other, before the message is there.
+* **Cores that carry messages.** A part of the latency may be work of a core of the sender's node.
+  Each byte may be work of a core at either end while it is on its way. The system's TCP is an
+  example. Alone that takes no longer; with more threads than cores it waits for a core. There a
+  thread also looks for messages only when the other threads of its core have done so.
+* **Served reads.** Where the network cannot read memory, the thread with that memory serves the
+  read: when it has its turn on a core, copies nothing, and handles no other message.
 
 The result shows the shape of a plan and a lower bound of its time. It is not a measurement.
 """
@@ -34,17 +41,16 @@ import heapq
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from ...plan.plan import Plan
 from ...plan.steps import DirectGet, DirectPut
-from ...topology.tree import Tree
-from .activities import Act, Timeline
+from .activities import Timeline
 from .errors import ProtocolError
-from .network import Network
-from .processors import Memory, Processors
+from .message_clock import Lane, MessageClock
+from .processors import Memory
 from .rates import Rates
 from .sim_program import (
     ACROSS,
@@ -58,7 +64,6 @@ from .sim_program import (
     SIGNAL,
     WAIT,
     WORK,
-    Message,
     Moves,
     Program,
     Work,
@@ -102,51 +107,21 @@ class Prepared:
         """Return the end of the call in ns, as `run` does, without its activities."""
         return Clock(self, rates, keep=False).run().end
 
-
-@dataclass(slots=True)
-class Lane:
-    """One lane of a thread.
-
-    Attributes
-    ----------
-    steps
-        (kind, argument) of each step, as in `Program.lanes`.
-    at
-        The number of the next step.
-    now
-        The time in ns up to which the lane has run.
-    since
-        Since when it waits, in ns; None if it does not.
-    seen, latest
-        Of a wait for signals: how many of the ranks have sent theirs, and when the last of these.
-    """
-
-    rank: int
-    steps: list[tuple[int, Any]]
-    at: int = 0
-    now: float = 0.0
-    since: float | None = None
-    seen: int = 0
-    latest: float = 0.0
+    def end_in_a_row(self, rates: Rates, pause: float) -> float:
+        """Return the end of the call in ns, where the same call has ended `pause` ns before."""
+        first = Clock(self, rates, keep=False)
+        end = first.run().end
+        if first.network.idle_after(end, end + pause):
+            return end
+        again = Clock(self, rates, keep=False)
+        again.network.carried = first.network.later(end + pause)
+        return again.run().end
 
 
-@dataclass(slots=True)
-class _Ticket:
-    """A ticket: the operations that it still waits for, when it is set, the lane that waits for it.
-
-    `left` is -1 before its step has posted any operation.
-    """
-
-    left: int = -1
-    time: float = 0.0
-    lane: Lane | None = None
-
-
-class Clock:
+class Clock(MessageClock):
     """The clock of a call: a heap of what happens next, the earliest first.
 
-    An entry is a lane that runs its next step, or a stage of a message. Entries of the same time
-    run in the order of pushing. What comes before all entries runs at once, without an entry.
+    An entry is a lane that runs its next step, or a stage of a message (`message_clock`).
 
     Parameters
     ----------
@@ -155,31 +130,18 @@ class Clock:
     """
 
     def __init__(self, call: Prepared, rates: Rates, *, keep: bool = True) -> None:
+        memory = call.memory if rates.cached or rates.crossing else None
+        super().__init__(call.programs, rates, memory, keep=keep)
         self.call = call
-        programs = self.programs = call.programs
-        self.keep = keep
-        self.rates = rates
-        self.tree: Tree = programs[0].tree
-        self.size = len(programs)
-        self.node = self.tree.node_index.tolist()
-        self.acts: list[Act] = []
-        self.end = 0.0
-        self.heap: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
-        self.pushed = 0
-        self.tickets = [[_Ticket() for _ in range(p.plan.tickets)] for p in programs]
         self.signals: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
         self.listening: dict[tuple[int, int], list[Lane]] = defaultdict(list)
-        self.posted: dict[Any, list[tuple[float, int]]] = defaultdict(list)
-        self.network = Network(self.tree, rates)
-        self.mpi = [0.0] * self.size  # when the MPI of a thread has done its last message
-        memory = call.memory if rates.cached or rates.crossing else None
-        self.processors = Processors(self.tree, rates, memory)
         self.arrived: list[Lane] = []  # at the next barrier
-        self.led = self.tree.node_count > 1 and programs[0].plan.led
+        self.parts = self.tree.node_count > 1 and ends_by_node(self.programs[0].plan)
+        self.parted: dict[int, list[Lane]] = defaultdict(list)  # at such a last barrier
         self.roots = frozenset(map(int, self.tree.roots))
         self.met = 0  # barriers that all threads have left
         self.running = 0  # lanes that have steps left
-        for rank, program in enumerate(programs):
+        for rank, program in enumerate(self.programs):
             begin = self.processors.enter(self.node[rank])
             for steps in program.lanes:
                 self.running += 1
@@ -193,30 +155,6 @@ class Clock:
         if self.running:
             raise ProtocolError(f"{self.running} lanes wait for what no step sends")
         return Timeline(self.acts, self.end)
-
-    def _push(self, time: float, lane: Lane) -> None:
-        if time > lane.now:
-            lane.now = time
-        self._at(lane.now, self._advance, lane)
-
-    def _at(self, time: float, do: Callable[..., None], *arguments: object) -> None:
-        self.pushed += 1
-        heapq.heappush(self.heap, (time, self.pushed, do, arguments))
-
-    def _then(self, time: float, do: Callable[..., None], *arguments: object) -> None:
-        """End an entry with what comes at a time: at once if no other entry comes before."""
-        if self.heap and self.heap[0][0] <= time:
-            self._at(time, do, *arguments)
-        else:
-            do(*arguments)
-
-    def _act(
-        self, kind: str, rank: int, start: float, end: float, nbytes: int = 0, peer: int = -1
-    ) -> None:
-        if end > self.end:
-            self.end = end
-        if self.keep and end > start:
-            self.acts.append(Act(kind, rank, start, end, nbytes, peer))
 
     # -- lanes ---------------------------------------------------------------------------------
     def _advance(self, lane: Lane) -> None:
@@ -277,6 +215,7 @@ class Clock:
         nbytes = _weight(what)
         node = self.node[lane.rank]
         start, lane.now = self.processors.work(lane.rank, node, lane.now, what, nbytes)
+        self.at_work[lane.rank] = max(self.at_work[lane.rank], lane.now)
         self._act(_name(what), lane.rank, start, lane.now, nbytes)
 
     def _signal(self, lane: Lane, what: tuple[int, int, Any]) -> None:
@@ -312,17 +251,28 @@ class Clock:
 
     # -- barriers ------------------------------------------------------------------------------
     def _arrive(self, lane: Lane) -> None:
+        if self.parts and lane.at == len(lane.steps) - 1:
+            self._arrive_last(lane)
+            return
         self.arrived.append(lane)
         if len(self.arrived) == self.size:
             arrived, self.arrived = self.arrived, []
             self._meet(lane, arrived)
+
+    def _arrive_last(self, lane: Lane) -> None:
+        """Arrive at a last barrier that joins only the threads of each node."""
+        node = self.node[lane.rank]
+        here = self.parted[node]
+        here.append(lane)
+        if len(here) == self.tree.node_size(node):
+            self._meet(lane, here)
 
     def _meet(self, lane: Lane, arrived: Sequence[Lane]) -> None:
         """Let all threads go on after a barrier; `lane` has arrived last."""
         first = self.led and not self.met
         self.met += 1
         met = max(x.now for x in arrived) + self.rates.line
-        if not self.led or first:
+        if first or not (self.led or len(arrived) < self.size):
             met = self._exchanged(met)
         done = met
         by, bodies = self._fused(lane, arrived)
@@ -349,11 +299,13 @@ class Clock:
         if nodes == 1:
             return met
         few = nodes <= FEW_NODES
-        cost = (nodes - 1 if few else 1) * (rates.send + rates.receive)
-        for _ in range(1 if few else math.ceil(math.log2(nodes))):
+        rounds = math.ceil(math.log2(nodes))
+        cost = (nodes - 1 if few else 1) * (rates.carry or rates.send + rates.receive)
+        for _ in range(1 if few else rounds):
             ends = [self.processors.busy(node, met, cost)[1] for node in range(nodes)]
-            met = max(ends) + rates.latency
-        return met
+            met = max(ends) + max(0.0, rates.latency - rates.carry)
+        crowd = max(self.processors.others(node) for node in range(nodes)) if rates.turn else 0.0
+        return met + (nodes - 1 if few else rounds) * crowd * rates.turn
 
     @staticmethod
     def _fused(last: Lane, arrived: Sequence[Lane]) -> tuple[int, list[Any]]:
@@ -365,110 +317,15 @@ class Clock:
         body = executor.steps[executor.at][1][1]
         return executor.rank, [part for _, part in body]
 
-    # -- tickets and the network ---------------------------------------------------------------
-    def _ticket(self, lane: Lane, number: int) -> float | None:
-        """Return when a ticket was set; None if not yet: the ticket then resumes the lane."""
-        ticket = self.tickets[lane.rank][number]
-        if ticket.left == 0:
-            return ticket.time
-        ticket.lane = lane
-        return None
 
-    def _set(self, ticket: _Ticket, parts: int, time: float) -> None:
-        """Complete one of the operations that a ticket waits for."""
-        ticket.left = (parts if ticket.left < 0 else ticket.left) - 1
-        if time > ticket.time:
-            ticket.time = time
-        if ticket.left == 0 and ticket.lane is not None:
-            lane, ticket.lane = ticket.lane, None
-            self._push(ticket.time, lane)
-
-    def _exchange(self, lane: Lane, sends: bool, what: Any) -> None:
-        channel, number, messages = what.channel, what.ticket, what.messages
-        ticket = self.tickets[lane.rank][number]
-        if not messages:
-            self._set(ticket, 1, lane.now)
-            return
-        ticket.left = len(messages)
-        for message in messages:
-            self._post(lane, sends, channel, number, message)
-
-    def _post(self, lane: Lane, sends: bool, channel: int, number: int, message: Message) -> None:
-        """Post one side of a message; if the other side is posted, start the message."""
-        if sends:
-            cost = self._mpi(self.rates.send, message.nbytes)
-            lane.now = self.processors.busy(self.node[lane.rank], lane.now, cost)[1]
-        ends = (lane.rank, message.peer) if sends else (message.peer, lane.rank)
-        theirs = self.posted[(*ends, channel, not sends)]
-        if not theirs:
-            self.posted[(*ends, channel, sends)].append((lane.now, number))
-            return
-        time, other = theirs.pop(0)
-        tickets = (number, other) if sends else (other, number)
-        start = max(lane.now, time)
-        self._at(start, self._transfer, start, ends, tickets, message.nbytes)
-
-    def _transfer(
-        self, start: float, ends: tuple[int, int], tickets: tuple[int, int], nbytes: int
-    ) -> None:
-        sender = ends[0]
-        begin, left = self.network.leave(sender, start, nbytes)
-        self._at(left, self._set, self.tickets[sender][tickets[0]], 1, left)
-        if nbytes:
-            self._act("send", sender, begin, left, nbytes, ends[1])
-        self._then(begin, self._comes, begin, left, ends, tickets[1], nbytes, "receive")
-
-    def _comes(
-        self, begin: float, left: float, ends: tuple[int, int], ticket: int, nbytes: int, kind: str
-    ) -> None:
-        """Take a message through the link of its receiver, which it reaches at `begin`.
-
-        The network between the links holds what that link cannot take yet, so messages to other
-        nodes need not wait for it.
-        """
-        there = self.network.reach(ends, begin, left, nbytes)
-        if not self.led:
-            there += self.rates.latency
-        self._then(there, self._arrives, begin, there, ends, ticket, nbytes, kind)
-
-    def _arrives(
-        self, begin: float, there: float, ends: tuple[int, int], ticket: int, nbytes: int,
-        kind: str,
-    ) -> None:  # fmt: skip
-        """Complete a message or a read that has reached the node of its receiver."""
-        sender, receiver = ends
-        arrived = self._received(receiver, there, nbytes)
-        if nbytes:
-            self._act(kind, receiver, begin, arrived, nbytes, sender)
-        self._then(arrived, self._set, self.tickets[receiver][ticket], 1, arrived)
-
-    def _mpi(self, per_message: float, nbytes: int) -> float:
-        """Return the ns of MPI's work on one side of a message."""
-        return (0.0 if self.led else per_message) + nbytes * self.rates.per_byte
-
-    def _received(self, thread: int, arrived: float, nbytes: int) -> float:
-        """Return when MPI has received a message that reaches a thread's node at `arrived`."""
-        cost = self._mpi(self.rates.receive, nbytes)
-        if cost:
-            ready = max(arrived, self.mpi[thread])
-            arrived = self.mpi[thread] = self.processors.busy(self.node[thread], ready, cost)[1]
-        return arrived
-
-    def _get(self, lane: Lane, number: int, moves: Moves) -> None:
-        """Request blocks of other nodes one-sided, one after the other."""
-        ticket, me = self.tickets[lane.rank][number], lane.rank
-        ticket.left = max(1, len(moves.blocks))
-        if not moves.blocks:
-            self._at(lane.now, self._set, ticket, 1, lane.now)
-        for (_, _, lo, hi), (_, thread, _, _) in moves.blocks:
-            lane.now = self.processors.busy(self.node[me], lane.now, self.rates.send)[1]
-            asked = lane.now + self.rates.latency
-            self._at(asked, self._answer, asked, (thread, me), number, hi - lo)
-
-    def _answer(self, start: float, ends: tuple[int, int], ticket: int, nbytes: int) -> None:
-        """Send the bytes of a one-sided read; the request reaches their node at `start`."""
-        begin, left = self.network.leave(ends[0], start, nbytes)
-        self._then(begin, self._comes, begin, left, ends, ticket, nbytes, "get")
+def ends_by_node(plan: Plan) -> bool:
+    """Return whether the last barrier of a call on several nodes joins only those of each node."""
+    return (
+        plan.sync == ("all", "all")
+        and len(plan.lanes[0]) > 1  # one step alone is a barrier
+        and not (plan.led or plan.one_sided)
+        and (plan.kernel is None or plan.kernel.func is None)  # a function may raise
+    )
 
 
 def _weight(what: Any) -> int:
