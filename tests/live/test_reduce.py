@@ -38,6 +38,17 @@ def test_every_kind(live: Callable[..., Any], threads: int, nodes: str | None, c
     assert f"done: {count}" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("threads", "nodes"),
+    [(1, None), pytest.param(2, None, marks=ONCE), pytest.param(3, "2,1", marks=ONCE)],
+)
+def test_blocks_beyond_all_elements(
+    live: Callable[..., Any], threads: int, nodes: str | None
+) -> None:
+    """A row of the core has no room for such a size."""
+    assert "done" in live(threads, f"{PROGRAMS}/long_blocks.py", nodes=nodes).stdout
+
+
 @pytest.mark.soak
 @pytest.mark.once
 @pytest.mark.slow

@@ -293,7 +293,9 @@ class Computation(Reducing):
                     f"{call}: blk_size: expected more than the phase {x.phase} of {x.name}, "
                     f"got {block}"
                 )
-        return Layout(len(x.threads), x.rank, x.phase if block else 0, block, n)
+        phase = x.phase if block else 0
+        # Longer blocks than one with all elements are one, too; a row of the core holds 64 bits.
+        return Layout(len(x.threads), x.rank, phase, min(block, phase + n), n)
 
     def _in_range(self, x: ReduceOperand, spans: Spans, n: int) -> None:
         for rank, begin, end in spans:
