@@ -118,6 +118,9 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - A wrong argument raises mpi4py's error on that thread alone.
 - Calls that differ between threads raise `CollectiveMismatchError`. It names the methods, and so do
   reports of hangs and recorded calls (`XUPC_TRACE`).
+- After `Barrier`, and `Wait` of `Ibarrier`, one look without a wait (`Iprobe`, `Win.Test`) finds
+  what other threads have done in MPI before it, as with MPI's own barrier. After other collectives
+  it may need a second look.
 - `Free` waits for no thread.
 - Several Python threads of a process may be inside such calls at once, each on a communicator of
   its own. This needs one node, the native core, and an MPI that allows calls from several threads

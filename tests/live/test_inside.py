@@ -20,6 +20,8 @@ LED = pytest.mark.skipif(SLOW_ENGINE, reason="no native core")
     [
         ("finalizers", 3, None),
         ("finalizers", 2, "1,1"),
+        ("in_a_thread_of_xupc", 2, None),
+        ("in_a_thread_of_xupc", 2, "1,1"),
         ("freed_in_a_function", 2, "1,1"),
         pytest.param("freed_in_a_function", 2, None, marks=ONCE),
         ("allocated_in_a_function", 2, None),

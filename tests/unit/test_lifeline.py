@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -161,6 +163,77 @@ def test_lines_that_come_in_parts_are_whole() -> None:
         assert peer.lines() == ([], True)
         far.sendall(b'"}\n{"bye": true}\n')
         assert peer.lines() == ([{"doing": "a"}, {"bye": True}], True)
+
+
+def test_any_line_of_a_send_can_be_interrupted_by_another(machines: list[Machine]) -> None:
+    """Finalizers and signal handlers run between two lines: nothing waits, all lines are whole."""
+    line, sent = machines[0].line, []
+
+    def at_each_line(*_: object) -> Any:
+        sent.append(len(sent))
+        line.send_places(0, [len(sent)])
+        return at_each_line
+
+    def send() -> None:
+        sys.settrace(at_each_line)
+        line.explain_end("ValueError: no")
+        line.farewell()
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    sender.join(10)
+    assert not sender.is_alive()
+    turn(machines)
+    for machine in machines[1:]:
+        assert sorted(rows[0] for _, rows in machine.places) == [n + 1 for n in sent]
+        assert machine.rank > 8 or machine.line._peers[0].ending == "ValueError: no"
+
+
+def test_lines_of_several_threads_are_whole(machines: list[Machine]) -> None:
+    line, each = machines[0].line, 200
+
+    def send(k: int) -> None:
+        for j in range(each):
+            line.send_places(k, [j, "x" * 100])
+
+    senders = [threading.Thread(target=send, args=[k]) for k in range(4)]
+    for sender in senders:
+        sender.start()
+    for _ in range(100):
+        turn(machines[1:], 1)
+    for sender in senders:
+        sender.join()
+    turn(machines[1:])
+    for machine in machines[1:]:
+        for k in range(4):
+            found = [rows for from_, rows in machine.places if from_ == k]
+            assert found == [[j, "x" * 100] for j in range(each)]
+
+
+def test_a_connection_closes_when_its_last_line_is_sent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        far = socket.create_connection(server.getsockname())
+        near, _ = server.accept()
+    peer = Peer(near, {})
+    send = near.sendall
+
+    class Closing:
+        """A socket that another Python thread closes during a send."""
+
+        fileno, close = near.fileno, near.close
+
+        @staticmethod
+        def sendall(data: bytes) -> None:
+            if not peer._closed:
+                peer.close()
+                peer.send({"bye": True})
+            send(data)
+
+    peer.socket = Closing()
+    peer.send({"doing": "a"})
+    with far, far.makefile() as received:
+        assert received.readlines() == ['{"doing": "a"}\n', '{"bye": true}\n']
+    assert near.fileno() == -1
 
 
 def test_a_closed_one_is_given_back_with_what_its_functions_hold() -> None:

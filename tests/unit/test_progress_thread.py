@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from xupc.runtime import async_queue
 from xupc.runtime.async_queue import Progress
 
 
@@ -71,3 +73,46 @@ def test_who_asks_after_the_end_starts_nothing(job: Any, served: bool) -> None:
     time.sleep(0.01)
     assert threads() == 0
     assert job.network.entered == before
+
+
+def test_any_line_of_a_wake_up_can_be_interrupted_by_another(job: Any) -> None:
+    """Finalizers and signal handlers run between two lines, in the daemon thread, too."""
+    progress = Progress(job)
+
+    def at_each_line(*_: object) -> Any:
+        progress.serve(time.monotonic() + 60)
+        return at_each_line
+
+    def wake() -> None:
+        sys.settrace(at_each_line)
+        progress.wake()
+
+    threading.settrace(at_each_line)  # of the daemon thread
+    try:
+        waker = threading.Thread(target=wake, daemon=True)
+        waker.start()
+        waker.join(10)
+    finally:
+        threading.settrace(None)  # type: ignore[arg-type]
+    assert not waker.is_alive()
+    assert until(lambda: job.network.entered > 2)
+    assert threads() == 1
+    progress.stop()
+    assert threads() == 0
+
+
+def test_an_end_within_the_start_does_not_wait_for_ever(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler ends xupc before the daemon thread runs."""
+    progress = Progress(job)
+    start = threading.Thread.start
+
+    def end_first(thread: threading.Thread) -> None:
+        progress.stop()
+        start(thread)
+
+    monkeypatch.setattr(async_queue, "STARTS", 0.1)
+    monkeypatch.setattr(threading.Thread, "start", end_first)
+    progress.wake()
+    assert until(lambda: not threads())

@@ -12,6 +12,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 NEVER = 2  # a tag that no message of a thread to itself has
+CATCH_UP = 16  # steps of MPI's progress in Python: each takes one message
 STEP_NS = 30_000  # ns of processor time: a longer step of MPI's progress has done something
 STATUS = 64  # bytes that the core has for an MPI_Status: XM_STATUS
 FUNCTIONS = ("MPI_Isend", "MPI_Irecv", "MPI_Testall", "MPI_Testsome", "MPI_Cancel")
@@ -195,6 +197,14 @@ class MpiContext:
         began = time.thread_time_ns()
         self._never.Test()
         return time.thread_time_ns() - began > STEP_NS
+
+    def catch_up(self) -> None:
+        """Make MPI's progress until MPI has nothing to do, as far as known."""
+        if self._in_core:
+            core.catch_up_with_mpi()
+        elif self.threads_multiple or threading.current_thread() is threading.main_thread():
+            for _ in range(CATCH_UP):
+                self._never.Test()
 
     def progress(self) -> bool:
         """Test all requests in flight once; return whether one is complete now.

@@ -27,6 +27,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ..backends.own_threads import GUARD, ReentrantEvent
 from ..backends.wait import WaitState
 from ..errors import DeadThreadError, HangError, XupcError, thread_name, warn
 from ..topology.job_info import JobInfo
@@ -108,8 +109,8 @@ class FailureDetector:
         self.abort = JobAbort(job.info, job.control, job.lifeline)
         if self.lifeline is not None:
             self._listen(self.lifeline)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch_always, name="xupc-guard", daemon=True)
+        self._stop = ReentrantEvent()
+        self._thread = threading.Thread(target=self._watch_always, name=GUARD, daemon=True)
         self._thread.start()
 
     def _listen(self, lifeline: FailureTree) -> None:

@@ -37,6 +37,7 @@ import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 from weakref import WeakSet
@@ -93,7 +94,12 @@ NOT_KNOWN: Identity = {"thread": -1, "host": "", "pid": 0}
 
 
 class Peer:
-    """A neighbour in the tree."""
+    """A neighbour in the tree.
+
+    Several Python threads send: the failure detector's, and the program's at the end. A finalizer
+    or signal handler may interrupt each of them and send, too. So none waits for a lock: the send
+    that is under way also sends lines that come meanwhile.
+    """
 
     def __init__(self, connection: socket.socket, who: Identity) -> None:
         self.socket = connection
@@ -102,13 +108,41 @@ class Peer:
         self.ending = ""
         self.left = False
         self.rest = b""
+        self._out: deque[bytes] = deque()  # lines to send
+        self._turn = threading.Lock()  # of the thread that sends or closes; no thread waits for it
+        self._closed = False
         connection.settimeout(SEND)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, line: Line) -> None:
         """Send a line; drop it if that fails, since the next read detects the failure."""
-        with contextlib.suppress(OSError):
-            self.socket.sendall(json.dumps(line).encode() + b"\n")
+        self._out.append(json.dumps(line).encode() + b"\n")
+        self._work()
+
+    def close(self) -> None:
+        """Close the connection when all lines are sent."""
+        self._closed = True
+        self._work()
+
+    @property
+    def busy(self) -> bool:
+        """True until all lines are sent."""
+        return bool(self._out) or self._turn.locked()
+
+    def _work(self) -> None:
+        """Send the lines that are due and close, unless a call of this runs already."""
+        while self._is_due() and self._turn.acquire(blocking=False):
+            try:
+                while self._out:
+                    with contextlib.suppress(OSError):
+                        self.socket.sendall(self._out.popleft())
+                if self._closed:
+                    self.socket.close()
+            finally:
+                self._turn.release()
+
+    def _is_due(self) -> bool:
+        return bool(self._out) or (self._closed and self.socket.fileno() >= 0)
 
     def lines(self) -> tuple[list[Line], bool]:
         """Return the lines received, and whether the connection is still open."""
@@ -182,8 +216,7 @@ class FailureTree:
         self.ended = False
         self.lost = ""  # the last neighbour that ended without `farewell`, as text
         self._said = ""
-        self._lock = threading.Lock()
-        self._peers: list[Peer] = []
+        self._peers: tuple[Peer, ...] = ()  # replaced as a whole: several Python threads read it
         rank, size = comm.Get_rank(), comm.Get_size()
         self._token = comm.bcast(os.urandom(16).hex() if rank == 0 else None)
         with contextlib.ExitStack() as stack:
@@ -206,7 +239,7 @@ class FailureTree:
             with contextlib.suppress(OSError):
                 peer = Peer(socket.create_connection((host, port), CONNECT), parent)
                 peer.send(hello)
-                self._peers.append(peer)
+                self._peers += (peer,)
                 return
 
     def _accept(self, listener: socket.socket, children: int) -> None:
@@ -224,7 +257,7 @@ class FailureTree:
                     peer.who = Identity(
                         thread=hello["thread"], host=hello["host"], pid=hello["pid"]
                     )
-                    self._peers.append(peer)
+                    self._peers += (peer,)
                     children -= 1
                 else:
                     connection.close()
@@ -252,9 +285,8 @@ class FailureTree:
             there = False
         if there:
             return
-        with self._lock:
-            self._peers.remove(peer)
-        peer.socket.close()
+        self._peers = tuple(each for each in self._peers if each is not peer)
+        peer.close()
         if not peer.left:
             self.lost = peer.epitaph()
             self.received(DEAD, self.lost)
@@ -282,10 +314,16 @@ class FailureTree:
             peer.left = True
 
     def _send(self, line: Line, but: Peer | None = None) -> None:
-        with self._lock:
-            for peer in self._peers:
-                if peer is not but:
-                    peer.send(line)
+        for peer in self._peers:
+            if peer is not but:
+                peer.send(line)
+
+    def _send_now(self, line: Line) -> None:
+        """Send a line before this process may end: wait a moment for a thread that is sending."""
+        self._send(line)
+        deadline = time.monotonic() + SEND
+        while any(peer.busy for peer in self._peers) and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def ask_to_serve(self) -> None:
         """Request that other machines serve the one-sided accesses of this machine's threads."""
@@ -308,27 +346,29 @@ class FailureTree:
     # -- the end -------------------------------------------------------------------------
     def explain_end(self, why: str) -> None:
         """Send why this thread is about to end the job."""
-        self._send({"ending": why})
+        self._send_now({"ending": why})
 
     def end_all(self, status: int) -> None:
         """Send that all threads must end; only once."""
         if not self.ended:
             self.ended = True
-            self._send({"end": status})
+            self._send_now({"end": status})
 
     def farewell(self) -> None:
         """Send that the job is over: the end of this process is no death."""
-        self._send({"bye": True})
+        self._send_now({"bye": True})
 
     def close(self) -> None:
         """Close the connections."""
-        with self._lock:
-            self._drop()
+        peers, self._peers = self._peers, ()
+        for peer in peers:
+            peer.close()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Close the connections in a forked child, where no other Python thread is."""
         for peer in self._peers:
             peer.socket.close()
-        self._peers.clear()
+        self._peers = ()
 
 
 _trees: WeakSet[FailureTree] = WeakSet()
@@ -337,7 +377,7 @@ _trees: WeakSet[FailureTree] = WeakSet()
 
 def _drop_all() -> None:
     for tree in _trees:
-        tree._drop()
+        tree.drop()
 
 
 if hasattr(os, "register_at_fork"):

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from ..backends.native.native_core import core
+from ..backends.own_threads import DEADLINE, ReentrantEvent
 from ..backends.wait import WaitState
 from ..comm.mpi import ABORT, abort_all, drop_files, place_in_mpi, start_mpi
 from ..errors import XupcError, death_text
@@ -138,8 +139,8 @@ class Deadline:
         self._lookout: InitDeathWatch | None = None
         self._lifeline: FailureTree | None = None
         self._looks = False
-        self._lock = threading.Lock()
-        self._over = threading.Event()
+        self._lock = threading.Lock()  # held for what the program cannot call again
+        self._over = ReentrantEvent()
 
     def stage(self, name: str, *, unwatched: bool = False) -> None:
         """Begin a stage; `unwatched`: a death in it may not be detected."""
@@ -252,7 +253,7 @@ class _Watcher:
     def watch(cls, deadline: Deadline) -> None:
         """Watch a deadline from now on."""
         if cls._thread is None or not cls._thread.is_alive():  # as in a forked child
-            thread = threading.Thread(target=cls._run, name="xupc-deadline", daemon=True)
+            thread = threading.Thread(target=cls._run, name=DEADLINE, daemon=True)
             try:
                 thread.start()
             except RuntimeError as e:

@@ -8,7 +8,6 @@ allocates or frees returns that memory to the heap.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -37,6 +36,10 @@ class AllocatingJob(Protocol):
     def engine(self) -> Progressing:
         """Executor of the job."""
 
+    @property
+    def own_thread(self) -> str:
+        """Name of the calling Python thread if it is xupc's, where a finalizer runs; else ""."""
+
     def check_outside(self, call: str) -> None:
         """Raise if a user's function that a collective calls makes this call."""
 
@@ -59,8 +62,7 @@ class Allocating:
 
     def free(self, give_back: Callable[[], bool]) -> bool:
         """Return memory, now or later; False if it is known to have been returned before."""
-        ours = threading.current_thread().name.startswith("xupc-")  # a finalizer there
-        if ours or self._job.engine.at_work:
+        if self._job.own_thread or self._job.engine.at_work:
             self._put_off.append(give_back)
             return True
         with self._turn():

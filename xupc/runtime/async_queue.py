@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from ..backends.own_threads import PROGRESS, ReentrantEvent
 from ..backends.wait import DONE, MISMATCH, SLICE_NS, Waitable, WaitState
 from ..comm.mpi import MpiContext
 from ..errors import XupcError
@@ -37,6 +38,7 @@ from .executor import Engine, RunningCall
 __all__ = ["AsyncCall", "Progress"]
 
 EVERY = 5e-4  # seconds between two polls
+STARTS = 1.0  # the most seconds that `stop` waits for another Python thread to start the daemon
 
 
 class QueueServices(Protocol):
@@ -274,31 +276,36 @@ class Progress:
     """The daemon thread that makes progress while the program computes.
 
     `wake` starts it when there is work for the first time, from any Python thread of this process.
+    No function waits for a lock: finalizers and signal handlers that call `wake` may interrupt
+    each of them.
     """
 
     def __init__(self, job: QueueServices) -> None:
         self.job = job
         self._until = 0.0  # one-sided accesses are served
         self._stop = False
-        self._wake = threading.Event()
-        self._lock = threading.Lock()  # held to start or stop the thread
+        self._wake = ReentrantEvent()
+        self._may_start = [True]  # the one that takes the item starts the thread
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
         """Start the daemon thread, or wake it up, since there is work."""
-        with self._lock:
-            if self._thread is None and not self._stop:
-                self._start()
+        if self._may_start and self._take_start():
+            self._start()
         self._wake.set()
 
+    def _take_start(self) -> bool:
+        """Return True to one caller alone."""
+        with contextlib.suppress(IndexError):
+            return self._may_start.pop()
+        return False
+
     def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="xupc-progress", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=PROGRESS, daemon=True)
         try:
-            thread.start()
+            self._thread.start()
         except RuntimeError:  # the interpreter ends: calls go on in waits alone
-            self._stop = True
-            return
-        self._thread = thread
+            self._thread = None
 
     def serve(self, until: float) -> None:
         """Serve one-sided accesses until the time `until`."""
@@ -308,9 +315,15 @@ class Progress:
 
     def stop(self) -> None:
         """Stop the daemon thread for good, and wait until it has ended."""
-        with self._lock:
-            self._stop = True
+        self._stop = True
         self._wake.set()
+        if self._take_start():
+            return
+        deadline = time.monotonic() + STARTS
+        while self._thread is not None and self._thread.ident is None:
+            if time.monotonic() > deadline:  # it ends as soon as it runs
+                return
+            time.sleep(EVERY)
         if self._thread is not None:
             self._thread.join()
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..backends.native.native_core import empty_caches, invalidate
+from ..backends.own_threads import PROGRESS
 from ..backends.protocol import TeamCore
 from ..backends.wait import WaitState
 from ..comm.mpi import STEP_NS, MpiContext, start_mpi
@@ -339,6 +340,7 @@ class Job(JobState):
 
     def guarded_access(self, thread: int) -> contextlib.AbstractContextManager[WaitState]:
         """Translate errors of MPI during an access to a thread's memory."""
+        self.check_thread(access_to(thread), but=PROGRESS)
         return self.engine.guarded(WaitState(None, access_to(thread), (thread,)))
 
     @property
@@ -367,6 +369,7 @@ class Job(JobState):
 
     def _wait_for_completion(self, completion: RemoteCompletion) -> None:
         thread = completion.thread
+        self.check_thread(access_to(thread), but=PROGRESS)
         self.engine.wait_for(completion.poll, access_to(thread), threads=(thread,))
 
     def _ignore_signals(self) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from ..backends.own_threads import own_thread
 from ..errors import (
     NotInitializedError,
     XupcError,
@@ -70,9 +71,24 @@ class JobState(Placement):
             )
 
     def check_outside(self, call: str) -> None:
-        """Raise if a function that a collective calls makes this call."""
+        """Raise if a function that a collective calls makes this call, or a thread of xupc's."""
         if self.in_function:
             raise XupcError(f"{call}: not allowed in a function that a collective calls")
+        self.check_thread(call)
+
+    def check_thread(self, call: str, but: str = "") -> None:
+        """Raise if this call, which may wait, comes in a thread of xupc's, except for one."""
+        name = self.own_thread
+        if name and name != but:
+            raise XupcError(
+                f"{call}: not allowed in a finalizer that Python runs in the thread {name!r} of "
+                "xupc: make the call in the main program"
+            )
+
+    @property
+    def own_thread(self) -> str:
+        """Name of the calling Python thread if it is xupc's, where a finalizer runs; else ""."""
+        return own_thread()
 
     @property
     def in_function(self) -> bool:

@@ -505,9 +505,41 @@ def differing() -> None:
             assert "Allreduce(" in text and "Barrier" in text
 
 
+def looks() -> None:
+    """After a barrier one look without a wait finds what thread 0 did in MPI before it."""
+    window = MPI.Win.Create(np.zeros(8), 8, comm=comm)
+    group = window.Get_group()
+    others = group.Excl([0]) if me == 0 else group.Incl([0])
+    word = np.zeros(1)
+    barriers = {"Barrier": comm.Barrier, "Ibarrier": lambda: comm.Ibarrier().Wait()}
+    missed: list[str] = []
+    for name, barrier in barriers.items():
+        for _ in range(50):
+            if me == 0:
+                window.Start(others)
+                barrier()
+                window.Complete()
+                for other in range(1, size):
+                    comm.Send(word, other)
+                barrier()
+            else:
+                window.Post(others)
+                barrier()
+                barrier()  # it need not wait if this thread is late
+                found = {"Win.Test": window.Test(), "Iprobe": comm.Iprobe(0)}
+                missed += [f"{name}, {look}" for look, seen in found.items() if not seen]
+                comm.Recv(word, 0)
+                while not (found["Win.Test"] or window.Test()):
+                    pass
+            barrier()
+    assert not missed, missed
+    group.Free()
+    window.Free()
+
+
 CHECKS = [
     barrier, bcast, allgather, gather_and_scatter, alltoall, allreduce, reduce_and_scan,
-    reduce_scatter, operations, errors, communicators, parts, crowded, other_job,
+    reduce_scatter, operations, errors, communicators, parts, looks, crowded, other_job,
     differing,
 ]  # fmt: skip
 

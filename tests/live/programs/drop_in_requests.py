@@ -7,6 +7,7 @@ carry the calls.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 import weakref
@@ -342,6 +343,31 @@ def differ() -> None:
     assert (b == SIZE).all()
 
 
+def handler() -> None:
+    """A signal handler within the wait for a request cannot wait for the next one: an error."""
+    opened()
+    a, b = np.full(10, 1.0), np.zeros(10)
+    errors: list[str] = []
+
+    def waits(*_: object) -> None:
+        try:
+            following.Wait()
+        except xupc.XupcError as error:
+            errors.append(str(error))
+
+    signal.signal(signal.SIGALRM, waits)
+    if RANK == SIZE - 1:
+        time.sleep(1)
+    request, following = COMM.Iallreduce(a, b), COMM.Ibarrier()
+    if RANK == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+    request.Wait()
+    following.Wait()
+    assert (b == SIZE).all()
+    expected = RANK == 0 and CARRIED
+    assert ["not allowed while" in error for error in errors] == [True] * expected, errors
+
+
 def first() -> None:
     """Before a team is open MPI carries the calls, and none of them waits for a thread."""
     request = COMM.Ibarrier()
@@ -354,7 +380,8 @@ def first() -> None:
 
 
 CHECKS = (
-    methods, descriptions, mixed, many, order, progress, late, ends, awaits, differ, first,
+    methods, descriptions, mixed, many, order, progress, late, ends, awaits, differ, handler,
+    first,
 )  # fmt: skip
 
 {check.__name__: check for check in CHECKS}[sys.argv[1]]()

@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -73,6 +74,56 @@ def finalizers(world: xupc.Team) -> None:
     if world.rank == 0:  # all of it has come back
         whole = world.job.global_zone
         xupc.free(xupc.global_alloc(whole.end - whole.start - (16 << 10), blocksize=0))
+
+
+def in_a_thread_of_xupc(world: xupc.Team) -> None:
+    """The collector runs in the failure detector's thread: finalizers there wait for no call."""
+    flags = xupc.ASYNC
+    data = [xupc.all_alloc(world.size * 8, np.uint8, 8) for _ in range(2)]
+    team = world.split(0)
+    errors: list[str] = []
+
+    class Finalized:
+        def __init__(self) -> None:
+            self.memory = xupc.alloc(64)
+            self.itself = self
+
+        def __del__(self) -> None:
+            if threading.current_thread() is threading.main_thread():
+                return
+            for call in (handle.wait, handle.test, team.barrier, lambda: xupc.alloc(8)):
+                try:
+                    call()
+                except XupcError as error:
+                    errors.append(str(error))
+            xupc.free(self.memory)
+            flag(f"finalized {world.rank}")
+
+    look = world.job.guard.inquiry.turn
+
+    def collect() -> None:
+        if garbage:
+            garbage.clear()
+            gc.collect()
+        look()
+
+    gc.disable()
+    garbage: list[Finalized] = []
+    world.job.guard.inquiry.turn = collect
+    handle = xupc.all_broadcast(*data, 8, flags, team=team)
+    garbage.append(Finalized())
+    until(f"finalized {world.rank}")  # this thread computes
+    garbage.append(Finalized())
+    before = len(errors)
+    if world.rank:
+        await_file(FOLDER / "go on")
+    else:
+        threading.Timer(1, flag, ["go on"]).start()
+    world.barrier()
+    handle.wait()
+    world.barrier()
+    assert len(errors) > before, "no finalizer ran during the wait"
+    assert all("in the thread 'xupc-guard' of xupc" in error for error in errors), errors
 
 
 def freed_in_a_function(world: xupc.Team) -> None:
@@ -334,7 +385,8 @@ def interrupted_first(world: xupc.Team) -> None:
 TRIALS: dict[str, Callable[[xupc.Team], None]] = {
     f.__name__: f
     for f in (
-        finalizers, freed_in_a_function, allocated_in_a_function, each_others_memory, odd_errors,
+        finalizers, in_a_thread_of_xupc, freed_in_a_function, allocated_in_a_function,
+        each_others_memory, odd_errors,
         where_it_was_posted, waited_again, between_the_lines, no_finalizer,
         late_with_warnings_as_errors, interrupted_first,
     )

@@ -32,6 +32,8 @@ cdef extern from "shm_protocol.h" nogil:
         uint64_t soon_ns, most_ns, part
     int xp_cold_step(const xp_policy *)
     void xp_try(xp_policy *)
+    bint xp_barrier_ends(xp_policy *)
+    void xp_catch_up(xp_policy *)
     int CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC
     ctypedef struct xu_function_row:
         int32_t step, rows

@@ -103,6 +103,13 @@ def no_progress():
     _progress.enter = NULL
 
 
+def catch_up_with_mpi():
+    """Make steps of MPI's progress until MPI has nothing to do."""
+    if _progress.enter != NULL:
+        with nogil:
+            xp_catch_up(&_progress)
+
+
 def step_of_progress():
     """Make one step of MPI's progress; return whether MPI had something to do."""
     cdef bint found = False

@@ -298,6 +298,10 @@ def wait_for_request(request, run, status):
     found = run(request, status)
     if call is not None:
         error = call.error
+        if call.c.barrier and xp_barrier_ends(&_progress):
+            with nogil:
+                xm_enter()  # to MPICH the end of the call counts as something that moved
+                xp_catch_up(&_progress)
         _reap()
         if error is not None:
             raise error
@@ -310,6 +314,7 @@ cdef int _settle(Team team, xg_call *last) except -1:
     cdef int r, ended = 0, tries = 0
     while xg_state(last) != XG_ENDED if last != NULL else q.first != NULL:
         if not xg_try_queue(q):
+            _check_not_inside(team)
             tries += 1
             if tries % 1024 == 0:
                 PyErr_CheckSignals()
@@ -326,6 +331,17 @@ cdef int _settle(Team team, xg_call *last) except -1:
                 _go_on_in_python(team, r)
         finally:
             xg_leave_queue(q)
+    return 0
+
+
+cdef int _check_not_inside(Team team) except -1:
+    """Raise if this Python thread runs a call of the team, which holds its queue, further up."""
+    cdef unsigned long me = PyThread_get_thread_ident()
+    cdef int k
+    for k in range(_run_count):
+        if _runs[k].by == me and <PyObject *>(<Instance>_runs[k].instance).team == <PyObject *>team:
+            owner = (<Instance>_runs[k].instance).owner
+            owner.job.callers.check("Wait", owner)
     return 0
 
 

@@ -690,6 +690,9 @@ cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords
                 if e.instance is None:
                     return PyObject_Vectorcall(method.run, args, given, keywords)
                 _carry(e.instance)
+                if method.form.messages == 0 and xp_barrier_ends(&_progress):
+                    with nogil:
+                        xp_catch_up(&_progress)
                 return None
         finally:
             _release(&views)

@@ -25,6 +25,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "call_trace.h"
+
 #define XP_AWAKE_NS 200000u /* so long after MPI had something to do the thread does not sleep */
 #define XP_LONG_AWAKE_NS 3200000u /* the most that this time becomes */
 #define XP_CREDIT_NS 50000000u    /* so long a wait may be awake at once */
@@ -34,6 +36,10 @@
 #define XP_WARM_STEPS 2     /* steps after the first one, by which the others are judged */
 #define XP_BURST 16         /* steps in a row while the thread is awake: some 5 us */
 #define XP_TRIED 65         /* steps of which the median is what an idle one takes */
+#define XP_AT_ONCE 64       /* steps after a barrier, at most */
+#define XP_TWICE 8          /* of so many barriers one makes two steps */
+/* From one barrier to the next: no call of MPI fits in between, but a step after the other thread's. */
+#define XP_BUSY_NS 600u
 
 typedef struct { /* of the process */
     void (*enter)(void); /* one step of MPI's progress; NULL: there is none to make */
@@ -42,6 +48,10 @@ typedef struct { /* of the process */
     uint64_t soon_ns;    /* the first look, and the shortest interval */
     uint64_t most_ns;    /* the longest one */
     uint64_t part;       /* an interval is this part of the wait so far */
+    uint64_t busy, idle; /* XP_BUSY_NS and an idle step, in counts of `xp_count` */
+    uint64_t least;      /* no step is shorter */
+    uint64_t times;      /* that a barrier entered MPI */
+    uint64_t left;       /* the count at the end of the last barrier */
 } xp_policy;
 
 typedef struct { /* of one wait; all in ns of the monotonic clock */
@@ -61,6 +71,40 @@ static inline uint64_t xp_clock_ns(clockid_t clock) {
 }
 
 static inline uint64_t xp_now_ns(void) { return xp_clock_ns(CLOCK_MONOTONIC); }
+
+/* A count that grows at a constant rate, the cheapest one of the machine. */
+static inline uint64_t xp_count(void) {
+    uint64_t count = xt_counter();
+    return count ? count : xp_now_ns();
+}
+
+/* Whether a barrier in place of MPI's, which has just ended, is to enter MPI. Programs look, without a
+ * wait, for what other threads have done in MPI before it, and MPI may make its progress after the look
+ * only (Iprobe; MPICH's Win_test). Barriers in close succession leave the others no time for that. */
+static inline int xp_barrier_ends(xp_policy *policy) {
+    uint64_t now = xp_count(), passed = now - policy->left;
+    policy->left = now; /* and after the steps, which the next barrier is not to count */
+    return passed > policy->busy && policy->enter;
+}
+
+/* Enter MPI until it has nothing to do: one step takes one message. What an idle step takes follows
+ * the machine, whose frequency may change. If it is taken for too long, a second step now and then
+ * shows that. */
+static inline void xp_catch_up(xp_policy *policy) {
+    uint64_t took = 0, idle = policy->idle;
+    int twice = ++policy->times % XP_TWICE == 0;
+    for (int i = 0; i < XP_AT_ONCE; i++) {
+        uint64_t begin = xp_count();
+        policy->enter();
+        took = xp_count() - begin;
+        if (i >= twice && took <= idle + idle / 8) break;
+    }
+    policy->left = xp_count();
+    if (took > idle)
+        policy->idle += (took - idle + 63) / 64;
+    else if (took > policy->least)
+        policy->idle = took;
+}
 
 /* A call begins; it may wait several times, and come back to the interpreter in between. */
 static inline void xp_begin(xp_wait *w) { w->policy = NULL, w->since = 0; }
@@ -108,16 +152,32 @@ static inline int xp_warm_steps(const xp_policy *policy) {
     return found > 1;
 }
 
-/* Find out what an idle step takes. */
-static inline void xp_try(xp_policy *policy) {
-    uint64_t took[XP_TRIED];
-    for (int i = 0; i < XP_TRIED; i++) {
-        uint64_t t = xp_timed(policy);
+/* Return the median. */
+static inline uint64_t xp_median(uint64_t *of, int n) {
+    for (int i = 1; i < n; i++) {
+        uint64_t t = of[i];
         int k = i;
-        for (; k && took[k - 1] > t; k--) took[k] = took[k - 1];
-        took[k] = t;
+        for (; k && of[k - 1] > t; k--) of[k] = of[k - 1];
+        of[k] = t;
     }
-    policy->step_ns = 2 * took[XP_TRIED / 2] + 200;
+    return of[n / 2];
+}
+
+/* Find out what an idle step takes, and how fast `xp_count` counts. */
+static inline void xp_try(xp_policy *policy) {
+    uint64_t took[XP_TRIED], counts[XP_TRIED], begin = xp_count(), ns = xp_now_ns();
+    for (int i = 0; i < XP_TRIED; i++) took[i] = xp_timed(policy);
+    for (int i = 0; i < XP_TRIED; i++) {
+        uint64_t before = xp_count();
+        policy->enter();
+        counts[i] = xp_count() - before;
+    }
+    uint64_t all = xp_count() - begin;
+    ns = xp_now_ns() - ns;
+    policy->busy = ns ? XP_BUSY_NS * all / ns : 0;
+    policy->step_ns = 2 * xp_median(took, XP_TRIED) + 200;
+    policy->least = xp_median(counts, XP_TRIED) / 4;
+    policy->idle = counts[0]; /* the shortest */
 }
 
 /* MPI had something to do: stay awake, unless the wait has been awake for too much of its time. */
