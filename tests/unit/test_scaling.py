@@ -86,6 +86,27 @@ def test_long_plans_are_left_out() -> None:
         Formulas(lambda n, t: 1.0, lambda n, t: 1 << 20).predict(10_000, 128)
 
 
+@pytest.mark.parametrize("formula", [lambda n, t: 3 * (n - 1) * t * t, lambda n, t: 40 * (n - 1)])
+def test_long_plans_on_four_nodes_are_replaced_by_those_on_two(formula: Formula) -> None:
+    found = Formulas(formula, lambda n, t: 1 << 17 if n >= 4 and t > 4 else n * t)
+    assert found.predict(1000, 64).time == pytest.approx(formula(1000, 64), rel=1e-6)
+    assert found.predict(1000, 64).error < 1e-6
+    assert {n for n, t in found.priced if t > 4} == {2}
+    with pytest.raises(TooLarge):
+        Formulas(formula, lambda n, t: 1 << 17 if t > 4 else n * t).predict(1000, 64)
+
+
+def test_a_long_exchange_on_many_nodes_has_a_price() -> None:
+    """A node sends a block of each of its threads to each thread elsewhere, over one link."""
+    question = Question("all_exchange", 1 << 20, "1000x64", 64_000, "mpich", "tcp")
+    machine = machine_file.find("gigabit")
+    found = priced(question, "multicore:rounds", machine, built_in())
+    assert found.missing == ""
+    assert found.traffic.busiest == 64 * 64 * 999 << 20
+    assert found.time == pytest.approx(found.traffic.busiest / machine.rates().wire, rel=0.02)
+    assert found.high < 1.1 * found.time
+
+
 def test_long_plans_of_many_threads_are_left_out() -> None:
     """What more threads add follows from up to 16 of them, by its own terms."""
     long = Formulas(lambda n, t: 10 * n + 5 * t + 3 * t * t, lambda n, t: t**3 * n * 2)

@@ -5,13 +5,13 @@ the selection table has for the large one, are priced instead, while their plans
 
 * a line of nodes: 2 threads on each of 2, 4, ... 256 nodes;
 * a line of threads: 4 nodes with all threads of a node. If those plans are too long, with 2, 4, ...
-  threads;
+  threads; and if these are, too, all of it on 2 nodes;
 * the two lines are put together by a sum of differences, or by a product of ratios. Three shapes
   in between say which of the two is right for a variant.
 
-A sum of terms such as ``a + b log2(nodes) + c nodes`` is fitted to a line that does not reach the
-number asked for. The number of messages and the bytes of the busiest node follow in the same way,
-each from its own terms.
+A sum of terms such as ``a + b log2(nodes) + c (nodes - 1)`` is fitted to a line that does not reach
+the number asked for. The number of messages and the bytes of the busiest node follow in the same
+way, each from its own terms.
 
 What the fit misses of the largest numbers of a line, when these are left out, and what the sum or
 product misses of the shapes in between, shows how good this is. The error of a prediction is
@@ -57,12 +57,13 @@ LONGEST: Final = 1 << 16
 CAUTION: Final = 3
 _LONG: Final = 1 << 15  # work on a smaller shape, if the line has enough numbers without it
 _SHORT: Final = 1 << 12  # work on the shape of further runs, such as those for the range
-_FEW_THREADS, _FEW_NODES = 2, 4
+_FEW_THREADS, _FEW_NODES, _LEAST_NODES = 2, 4, 2
 _LEAST_LINE = 5  # numbers of a line that does not reach the one asked for
 _NEAR: Final = 32  # a line of fewer numbers does not end before its plans get long
 _GOOD: Final = 0.005  # a line ends where its last two numbers follow from the others so well
 _BETWEEN: Final[tuple[Shape, ...]] = ((8, 32), (16, 16), (32, 8))
-_LEAST_BETWEEN: Final[tuple[Shape, ...]] = ((6, 4), (6, 3))  # if the plans on all others are long
+# if the plans on all others are long
+_LEAST_BETWEEN: Final[tuple[Shape, ...]] = ((6, 4), (6, 3), (3, 4), (3, 3))
 
 Terms = Mapping[str, Callable[[float], float]]
 
@@ -71,8 +72,12 @@ def _log2(n: float) -> float:
     return float(np.ceil(np.log2(n)))
 
 
-_OF_NODES: Final[Terms] = {"1": lambda n: 1.0, "log2({})": _log2, "{}": lambda n: n}
-_OF_THREADS: Final[Terms] = {**_OF_NODES, "{}^2": lambda n: n * n}
+_OF_THREADS: Final[Terms] = {
+    "1": lambda n: 1.0, "log2({})": _log2, "{}": lambda n: n, "{}^2": lambda n: n * n,
+}  # fmt: skip
+_OF_NODES: Final[Terms] = {
+    "1": lambda n: 1.0, "log2({})": _log2, "{}": lambda n: n, "({} - 1)": lambda n: n - 1,
+}  # fmt: skip
 _COUNTS_OF_NODES: Final[Terms] = {
     "1": lambda n: 1.0,
     "log2({})": _log2,
@@ -123,10 +128,10 @@ def predict(shape: Shape, measure: Measure, work: Work) -> Prediction:
     if nodes * threads <= EXACT and work(shape) <= LONGEST:
         return Prediction(*measure(shape), 0.0, shape)
     prices = _Prices(measure, work)
-    few, some = min(threads, _FEW_THREADS), min(nodes, _FEW_NODES)
+    few = min(threads, _FEW_THREADS)
     by_nodes = _Line("nodes", nodes, lambda n: (n, few), prices)
-    by_threads = _Line("threads", threads, lambda t: (some, t), prices)
-    between = list(_between(nodes, threads, prices)) if nodes > some and threads > few else []
+    some, by_threads = _line_of_threads(shape, prices)
+    between = list(_between(shape, some, prices)) if nodes > some and threads > few else []
     quantities = [
         _Quantity(k, by_nodes, by_threads, between, prices.at((some, few)), prices)
         for k in range(len(Measured._fields))
@@ -254,6 +259,18 @@ class _Line:
         return fit.at(self.last), fit.error, text
 
 
+def _line_of_threads(shape: Shape, prices: _Prices) -> tuple[int, _Line]:
+    """Return on how many nodes more threads are priced, and their line."""
+    nodes, threads = shape
+    some = min(nodes, _FEW_NODES)
+    try:
+        return some, _Line("threads", threads, lambda t: (some, t), prices)
+    except TooLarge:
+        if nodes <= _LEAST_NODES:
+            raise
+    return _LEAST_NODES, _Line("threads", threads, lambda t: (_LEAST_NODES, t), prices)
+
+
 class _Quantity:
     """The time (0) or a count of a call on a shape, from both lines.
 
@@ -303,12 +320,16 @@ class _Quantity:
         return max(of_nodes + of_threads - self._corner, of_nodes)
 
 
-def _between(nodes: int, threads: int, prices: _Prices) -> Iterator[Shape]:
-    """Yield shapes of more nodes and of more threads than the two lines, with short plans."""
+def _between(shape: Shape, some: int, prices: _Prices) -> Iterator[Shape]:
+    """Yield shapes of more nodes and of more threads than the two lines, with short plans.
+
+    `some`: the nodes of the line of threads.
+    """
 
     def can(n: int, t: int, most: int) -> bool:
-        return all(prices.can(s, most) for s in ((n, t), (n, _FEW_THREADS), (_FEW_NODES, t)))
+        return all(prices.can(s, most) for s in ((n, t), (n, _FEW_THREADS), (some, t)))
 
+    nodes, threads = shape
     found = set()
     for most_nodes, most_threads in _BETWEEN:
         n, t = min(nodes, most_nodes), min(threads, most_threads)
@@ -318,7 +339,7 @@ def _between(nodes: int, threads: int, prices: _Prices) -> Iterator[Shape]:
             found.add((n, t))
             yield n, t
     for n, t in _LEAST_BETWEEN if not found else ():
-        if n <= nodes and t <= threads and can(n, t, LONGEST):
+        if some < n <= nodes and t <= threads and can(n, t, LONGEST):
             yield n, t
             return
 
