@@ -207,7 +207,8 @@ LONG = "9" * 5000
 @pytest.mark.parametrize("words", [
     "bench -n LONG", "bench Bcast -n 2 -k LONG", "bench -n 2 --budget LONGm",
     f"bench -n 2 --budget {'9' * 400}h", "bench -n 999999999", "bench --nodes 99999x99999",
-    "bench -n 2 --launches 999999999999999999", "tune -n 999999999", "info -n 999999999",
+    "bench Bcast -T 1:8", "bench -n 2 --launches 999999999999999999", "tune -n 999999999",
+    "info -n 999999999",
     "job-script --nodes 999999999 --threads-per-node 999999999 Bcast",
     "job-script --nodes 2048 --threads-per-node 2048 Bcast",
     "algorithms Allgather -n 999999999", "algorithms Bcast --nodes 2x2 --size 1T --draw multicore",

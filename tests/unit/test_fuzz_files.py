@@ -176,6 +176,18 @@ def test_a_number_of_a_machine_that_no_float_holds(tmp_path: Path) -> None:
             find(str(path))
 
 
+def test_a_result_of_a_type_that_is_none(tmp_path: Path) -> None:
+    """Only the plan of the call is missing on its page."""
+    path = tmp_path / "result.json"
+    result().save(path)
+    data = json.loads(path.read_bytes())
+    data["jobs"][0]["cells"][0].update(collective="all_reduce_mpi_all", dtype="1:8", op="ADD")
+    path.write_text(json.dumps(data))
+    run = CliRunner().invoke(report_command, [str(path), "--markdown", "-"])
+    assert run.exit_code == 1, run.output  # it has a wrong result
+    assert "all_reduce_mpi_all" in run.output
+
+
 def _said_of(function: Callable[[Any], Any], x: Any) -> tuple[str | None, Any]:
     """Return (the text of its ValueError, None) or (None, its result)."""
     try:

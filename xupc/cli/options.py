@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
-import numpy as np
 from click.core import ParameterSource
 
 from xupc.bench.columns import aligned
 from xupc.bench.oracle import COLLECTIVES
 from xupc.bench.settings import SYNCS, Shape, algorithm_named, sizes_between
 from xupc.byte_sizes import size_of
+from xupc.pgas.allocation import dtype_of
 from xupc.report.plans import Unplanned, check_block
 from xupc.specs import mpi_name, parse_name
 from xupc.topology.node_spec import threads_of_nodes
@@ -129,7 +129,7 @@ def dtypes(_context: Any, _option: Any, value: str | None) -> tuple[str, ...] | 
     found = []
     for word in (",".join(OSU_TYPES) if value == "all" else value).split(","):
         try:
-            dtype = np.dtype(OSU_TYPES.get(word.strip().lower(), word.strip()))
+            dtype = dtype_of(OSU_TYPES.get(word.strip().lower(), word.strip()), "--type")
         except TypeError:
             raise click.BadParameter(f"{word!r} is no numpy type") from None
         if dtype.kind not in "biufc":

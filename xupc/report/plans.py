@@ -177,7 +177,7 @@ def _kernel(cell: Cell) -> Any:
     op = Op.__members__.get(cell.op.upper(), Op.ADD)
     try:
         return kernels.find(cell.dtype or "f8", Op.ADD if op >= Op.FUNC else op)
-    except TypeError as e:
+    except (TypeError, ValueError) as e:  # the latter: numpy's, of some texts that are no type
         raise Unplanned(str(e)) from None
 
 
