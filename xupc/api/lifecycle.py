@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
 
 from ..backends.native.native_core import core
 from ..byte_sizes import size_of
@@ -198,7 +200,7 @@ def settings_of(
     size = heap_size if heap_size is not None else env.get("XUPC_HEAP_SIZE")
     spec = nodes if nodes is not None else env.get("XUPC_NODES")
     limit: float | str | None = timeout if timeout is not None else env.get("XUPC_TIMEOUT")
-    if not isinstance(spec, str | None):
+    if not _is_text(spec) and spec is not None:
         raise TypeError(f"init: nodes: expected text like '4x2', got {show(spec)}")
     if env.get("XUPC_ENGINE", "") not in ("", "native", "python"):
         engine = show(env["XUPC_ENGINE"])
@@ -208,10 +210,14 @@ def settings_of(
     return Settings(_bytes(size), spec or None, _seconds(limit))
 
 
+def _is_text(value: object) -> TypeGuard[str]:
+    return issubclass(type(value), str)  # isinstance may ask the object, such as a dead proxy
+
+
 def _bytes(value: int | str | None) -> int | None:
-    if value is None or value == "":
+    if value is None or (_is_text(value) and not value):
         return None
-    if not isinstance(value, str):
+    if not _is_text(value):
         value = as_integer(value, "init", "heap_size")
     else:
         try:
@@ -225,13 +231,13 @@ def _bytes(value: int | str | None) -> int | None:
 
 
 def _seconds(value: float | str | None) -> float | None:
-    if value is None or value == "":
+    if value is None or (_is_text(value) and not value):
         return None
     try:
-        if isinstance(value, bool):
+        if issubclass(type(value), bool | np.complexfloating):  # float drops the imaginary part
             raise TypeError
         seconds = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, ReferenceError):
         raise ValueError(f"init: timeout: expected seconds, got {show(value)}") from None
     if not seconds > 0:
         raise ValueError(f"init: timeout: expected a positive number of seconds, got {show(value)}")

@@ -91,7 +91,7 @@ class MpiContext:
         self._in_core = False  # whether the core makes progress with `_never`
 
     def _check(self, comm: object) -> None:
-        if not isinstance(comm, self.mpi.Intracomm):
+        if not issubclass(type(comm), self.mpi.Intracomm):  # isinstance may ask a dead proxy
             raise TypeError(f"init: comm: expected an mpi4py intracommunicator, got {show(comm)}")
         if comm == self.mpi.COMM_NULL:
             raise ValueError("init: comm: expected a communicator, got MPI.COMM_NULL")

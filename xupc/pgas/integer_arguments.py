@@ -59,17 +59,18 @@ def as_integer(value: Any, call: str, argument: str) -> int:
     ValueError
         If it has more than 256 bits.
     """
-    if isinstance(value, Flags) and argument != "flags":
+    kind = type(value)  # isinstance would ask the object, which may be a dead proxy
+    if issubclass(kind, Flags) and argument != "flags":
         raise TypeError(f"{call}: {argument}: got {flag_names(value)}, a flag: pass it as flags=")
-    if isinstance(value, Op):
+    if issubclass(kind, Op):
         raise TypeError(f"{call}: {argument}: expected an int, got {value.name}, an operation")
     try:
-        if not isinstance(value, bool | np.bool_):
+        if not issubclass(kind, bool | np.bool_):
             number = operator.index(value)
             if number.bit_length() > _BITS:  # Python refuses to print the longest ones
                 raise ValueError(f"{call}: {argument}: expected 64 bits, got {show(number)}")
             return number
-    except TypeError:
+    except (TypeError, ReferenceError):
         pass
     raise TypeError(f"{call}: {argument}: expected an int, got {show(value)}")
 

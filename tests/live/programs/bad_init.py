@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from support.checked_calls import Usable, done
 
 import xupc
 
+PLAIN = int, float, str, bool
 MORE: dict[str, list[str]] = {
     "XUPC_HEAP_SIZE": ["-1", "0", "nan", "64 elephants", "9" * 400 + "GiB", "1e9", "65TiB"],
     "XUPC_TIMEOUT": ["-1", "0", "nan", "soon", "1h", "-inf"],
@@ -53,18 +55,18 @@ def main() -> None:
             assert refused(f"a table of {data[:20]!r}"), data[:20]
             count += 1
         del os.environ["XUPC_TUNING"]
-    for name in ("comm", "heap_size", "nodes"):
+    for name in ("comm", "heap_size", "nodes", "timeout"):
         for text, make in BAD.items():
             try:
                 value = make(None)  # type: ignore[arg-type]
             except AttributeError:
                 continue  # what needs a job
-            if value is None or (type(value) is str and not value.strip()) or (
-                name == "heap_size" and _fits(value)
-            ):
+            if value is None or (type(value) is str and not value.strip()) or GOOD[name](value):
                 continue
             what = f"init({name}: {text})"
-            assert refused(what, evil=is_evil(value), **{name: value}), what
+            if not refused(what, evil=is_evil(value), **{name: value}):
+                assert name in ("heap_size", "timeout") and type(value) not in PLAIN, what
+                xupc.finalize()  # it can be a number
             count += 1
     assert refused("a freed communicator", comm=MPI.COMM_NULL)
     xupc.init(timeout=30)
@@ -73,10 +75,30 @@ def main() -> None:
 
 
 def _fits(value: Any) -> bool:
-    """Whether it is a size, in bytes, of a heap that there is room for, or is no plain value."""
-    return type(value) not in (int, float, str) or (type(value) is int and 0 < value < 1 << 34) or (
+    """Whether it is a size, in bytes, of a heap that there is room for."""
+    return (type(value) is int and 0 < value < 1 << 34) or (
         type(value) is str and value.isdigit()
     )
+
+
+def _is_time(value: Any) -> bool:
+    """Whether it is some seconds."""
+    return type(value) in (int, float, str) and _number(value) > 0
+
+
+def _number(value: float | str) -> float:
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+GOOD: dict[str, Callable[[Any], bool]] = {
+    "comm": lambda value: issubclass(type(value), MPI.Intracomm),
+    "heap_size": _fits,
+    "nodes": lambda value: False,
+    "timeout": _is_time,
+}
 
 
 main()
