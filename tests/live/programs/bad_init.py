@@ -75,14 +75,14 @@ def main() -> None:
 
 
 def _fits(value: Any) -> bool:
-    """Whether it is a size, in bytes, of a heap that there is room for."""
+    """Return whether it is the size in bytes of a heap that there is room for."""
     return (type(value) is int and 0 < value < 1 << 34) or (
         type(value) is str and value.isdigit()
     )
 
 
 def _is_time(value: Any) -> bool:
-    """Whether it is some seconds."""
+    """Return whether it is a number of seconds."""
     return type(value) in (int, float, str) and _number(value) > 0
 
 
