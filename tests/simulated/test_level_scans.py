@@ -54,7 +54,7 @@ def some_job(form: str, threads: int, rng: random.Random) -> Job:
 def check(form: str, tree: Tree, rng: random.Random, tuning: dict[str, int] = TUNING) -> bool:
     """Simulate a call three times; return False if the variant cannot run.
 
-    A long call in place is made once: each call's symbols are those of all calls before it together.
+    A long call in place is made once: its symbols would be those of all calls before it together.
     """
     job, sync, variant = some_job(form, tree.size, rng), rng.choice(SYNCS), by_levels(form)
     kernel, tuning = Symbols(job.ordered), {**tuning, "eager_max": rng.choice([32, 1024])}
