@@ -8,11 +8,12 @@ exactly-once for every type and operation. `Trees` instead keeps the brackets.
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from simulated.matrix import SYNCS, THREADS, TUNINGS, Areas, Bytes, Planner, Story, Sync, placements
@@ -37,50 +38,98 @@ ITEM = 8
 SLOTS = 8
 COMPOSED = 1 << 32
 """Values that are no single symbols are numbered from here on."""
+UNKNOWN = -1
+"""The symbol of a number that stands for no value."""
+PRIME, BASE = (1 << 127) - 1, 0x5A17C3E9B2D4F60871359BDF02468ACE
 Value = tuple[Any, ...]
+Mark = tuple[int, int]
+"""A power of `BASE` for the number of symbols, and the symbols; modulo `PRIME`."""
+NONE: Mark = (1, 0)
 Places = dict[tuple[int, int], int]
 """(thread, place) -> value"""
 Tuning = dict[str, int]
 
 
+class Pair(NamedTuple):
+    """Two values, one after the other, by their numbers."""
+
+    one: int
+    other: int
+
+
 class Symbols:
-    """A kernel on symbolic values."""
+    """A kernel on symbolic values.
+
+    A value's mark is a number modulo a large prime, and that of two values together is made of
+    their marks, so it takes no more room however many operands went in: a sum if they are sorted,
+    a polynomial in `BASE` if they keep their order. Values with equal marks count as equal; others
+    have the same mark by chance once in about 1e37 pairs.
+    """
 
     dtype = np.dtype(np.uint64)
     code = func = None
 
     def __init__(self, ordered: bool) -> None:
         self.ordered = ordered
-        self.values: list[Value] = []
-        self.numbers: dict[Value, int] = {}
+        self.parts: list[Value | Pair] = []
+        self.numbers: dict[object, int] = {}
+        self.marks: dict[int, Mark] = {}
         self.joined: dict[tuple[int, int], int] = {}
         self.made = 0
 
     def number(self, value: Value) -> int:
         """The number of a value."""
-        key = value if self.ordered else tuple(sorted(value))
-        if key not in self.numbers:
-            self.numbers[key] = COMPOSED + len(self.values)
-            self.values.append(key)
-        return self.numbers[key]
+        return self._of(reduce(self._together, map(self._symbol, value), NONE), value)
+
+    def _of(self, mark: Mark, parts: Value | Pair) -> int:
+        """Return the number of a mark; a new one consists of these parts."""
+        number = self.numbers.setdefault(mark, COMPOSED + len(self.parts))
+        if number - COMPOSED == len(self.parts):
+            self.parts.append(parts)
+            self.marks[number] = mark
+        return number
+
+    def _symbol(self, symbol: object) -> Mark:
+        digest = hashlib.blake2b(repr(symbol).encode(), digest_size=16).digest()
+        return BASE, int.from_bytes(digest) % PRIME
+
+    def _together(self, one: Mark, other: Mark) -> Mark:
+        """Return the mark of two values, one after the other."""
+        shift = other[0] if self.ordered else 1
+        return one[0] * other[0] % PRIME, (one[1] * shift + other[1]) % PRIME
 
     def fresh(self, count: int) -> Any:
         """So many new symbols' numbers, from 1 on."""
         self.made += count
         return np.arange(self.made - count + 1, self.made + 1, dtype=np.uint64)
 
+    def _mark(self, number: int) -> Mark:
+        mark = self.marks.get(number)
+        if mark is None:
+            mark = self._symbol(number if number <= self.made else UNKNOWN)
+        return mark
+
     def value(self, number: int) -> Value:
         """What a number stands for; broken plans find others in memory, too."""
-        if number <= self.made:
-            return (number,)
-        at = number - COMPOSED
-        return self.values[at] if 0 <= at < len(self.values) else (-1,)
+        found: list[Any] = []
+        left = [number]
+        while left:
+            number = left.pop()
+            parts: Any = (number if number <= self.made else UNKNOWN,)
+            if number in self.marks:
+                parts = self.parts[number - COMPOSED]
+            if isinstance(parts, Pair):
+                left += [parts.other, parts.one]
+            else:
+                found += parts
+        return tuple(found if self.ordered else sorted(found))
 
     def join(self, a: int, b: int) -> int:
         """The number of both; the same two meet again and again."""
         number = self.joined.get((a, b))
         if number is None:
-            number = self.joined[a, b] = self.number(self.value(a) + self.value(b))
+            mark = self._together(self._mark(a), self._mark(b))
+            number = self.joined[a, b] = self._of(mark, Pair(a, b))
         return number
 
     def joining(self, out: Any, a: Any, b: Any) -> Callable[[], object]:
@@ -116,6 +165,18 @@ class Trees(Symbols):
 
     def __init__(self) -> None:
         super().__init__(ordered=True)
+
+    def number(self, value: Value) -> int:
+        """The number of a value, by all of it."""
+        number = self.numbers.setdefault(value, COMPOSED + len(self.parts))
+        if number - COMPOSED == len(self.parts):
+            self.parts.append(value)
+        return number
+
+    def value(self, number: int) -> Value:
+        """What a number stands for."""
+        at = number - COMPOSED
+        return self.parts[at] if 0 <= at < len(self.parts) else (UNKNOWN,)
 
     def fold(self, x: Any) -> int:
         if len(x) < 32:

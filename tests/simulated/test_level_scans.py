@@ -33,7 +33,6 @@ TUNING = {**reductions.tuning_of("mixed"), "few_nodes_max": 8, "staging_bytes": 
 NODES = {**TUNING, "staging_bytes": 16384}
 """On several nodes it has 7 or 15."""
 SPACE = 96 * ITEM + Calls.shift
-LONG = 500  # elements; 3,332 in place took 23 GB at the third call
 
 
 def by_levels(form: str) -> Variant:
@@ -52,17 +51,13 @@ def some_job(form: str, threads: int, rng: random.Random) -> Job:
 
 
 def check(form: str, tree: Tree, rng: random.Random, tuning: dict[str, int] = TUNING) -> bool:
-    """Simulate a call three times; return False if the variant cannot run.
-
-    A long call in place is made once: its symbols would be those of all calls before it together.
-    """
+    """Simulate a call three times; return False if the variant cannot run."""
     job, sync, variant = some_job(form, tree.size, rng), rng.choice(SYNCS), by_levels(form)
     kernel, tuning = Symbols(job.ordered), {**tuning, "eager_max": rng.choice([32, 1024])}
     if not variant.can_run(CallFacts(tree, tuning, sync, job.arguments(), kernel)):
         return False
     story = Calls(Planner(tree), SPACE, kernel, rng.randrange(1 << 30), tuning["staging_bytes"])
-    calls = 1 if job.in_place and job.nelems > LONG else 3
-    for tight in (True, False, True)[:calls]:
+    for tight in (True, False, True):
         story.reduce(job, variant, sync, tuning, tight=tight)
     story.run(rng.choice([None, 1]))
     return True

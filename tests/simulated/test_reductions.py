@@ -49,6 +49,28 @@ EVERY_FORM = pytest.mark.parametrize("form", ALL_FORMS)
 BOTH = ("all", "all")
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_values_are_equal_if_the_same_operands_went_in(ordered: bool) -> None:
+    """Held against lists of operands; a value that joins itself 200 times takes no more room."""
+    rng, kernel = random.Random(seed()), Symbols(ordered)
+    lists = {int(x): [int(x)] for x in kernel.fresh(3)}
+    for _ in range(500):
+        a, b = rng.choice(list(lists)), rng.choice(list(lists))
+        found, whole = kernel.join(a, b), lists[a] + lists[b]
+        if len(whole) < 12:
+            lists[found] = whole if ordered else sorted(whole)
+    assert len(lists) > 50
+    assert len(set(map(tuple, lists.values()))) == len(lists)
+    for number, operands in lists.items():
+        assert kernel.value(number) == tuple(operands)
+        assert len(operands) == 1 or kernel.number(tuple(operands)) == number
+    value = 1
+    for _ in range(200):
+        value = kernel.join(value, value)
+    assert kernel.join(value, 2) != value
+    assert (kernel.join(value, 2) == kernel.join(2, value)) != ordered
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("in_place", [False, True], ids=["two arrays", "in place"])
 def test_sample(in_place: bool) -> None:
