@@ -51,7 +51,7 @@ BOTH = ("all", "all")
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_values_are_equal_if_the_same_operands_went_in(ordered: bool) -> None:
-    """Held against lists of operands; a value that joins itself 200 times takes no more room."""
+    """Compare with lists of operands; a value that joins itself 200 times takes no more room."""
     rng, kernel = random.Random(seed()), Symbols(ordered)
     lists = {int(x): [int(x)] for x in kernel.fresh(3)}
     for _ in range(500):
