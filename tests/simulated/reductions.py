@@ -167,14 +167,14 @@ class Trees(Symbols):
         super().__init__(ordered=True)
 
     def number(self, value: Value) -> int:
-        """The number of a value, by all of it."""
+        """Return the number of a value, by all of it."""
         number = self.numbers.setdefault(value, COMPOSED + len(self.parts))
         if number - COMPOSED == len(self.parts):
             self.parts.append(value)
         return number
 
     def value(self, number: int) -> Value:
-        """What a number stands for."""
+        """Return what a number stands for."""
         at = number - COMPOSED
         return self.parts[at] if 0 <= at < len(self.parts) else (UNKNOWN,)
 
