@@ -14,6 +14,7 @@ import pytest
 from support.launch import PROJECT, mpi_family
 from support.xupc_run import PROGRAM, Running, running, words
 
+from xupc.cli.binding import YIELD
 from xupc.cli.launcher import job_command
 from xupc.cli.mpi import find_mpi
 
@@ -121,6 +122,24 @@ def test_mpiexec_within_a_thread(job: Running) -> None:
     assert job.wait() == 0, job.said()
     assert words(job.notes(), "inner") == ["inner 0 0"]
     assert words(job.notes(), "hello") == TWO
+
+
+@pytest.mark.skipif(mpi_family() != "openmpi", reason="MPICH's waits yield")
+@pytest.mark.parametrize("own", [None, "0"])
+def test_open_mpi_yields_on_fewer_cores_than_threads(
+    job: Running, own: str | None, tmp_path: Path
+) -> None:
+    """Each thread has the setting, unless the user's own is another."""
+    program = tmp_path / "program.py"
+    program.write_text(f"import os; print(os.environ.get('{YIELD}'))")
+    one = {min(os.sched_getaffinity(0))}
+    environment = job.environment | ({} if own is None else {YIELD: own})
+    done = subprocess.run(
+        [sys.executable, "-m", "xupc", "run", "-n", "2", str(program)], env=environment,
+        cwd=PROJECT, check=False, timeout=120, capture_output=True, text=True,
+        preexec_fn=lambda: os.sched_setaffinity(0, one),
+    )  # fmt: skip
+    assert done.stdout.split() == [own or "1"] * 2, done.stderr
 
 
 def test_a_small_dev_shm_is_named(job: Running) -> None:

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from xupc.backends.native.native_core import core
+from xupc.cli.binding import YIELD
 from xupc.cli.launcher import job_command, run_job
 from xupc.cli.mpi import Mpi, clean_environment, find_mpi, identify
 from xupc.cli.processes import tagged
@@ -216,6 +217,7 @@ def job_environment_of_a_test(tag: str, family: str = "") -> dict[str, str]:
     """
     environment = clean_environment(os.environ, family or mpi_family())
     environment[TEST_TAG] = tag
+    environment.setdefault(YIELD, "1")  # other tests run beside it
     environment["PYTHONPATH"] = import_path(SITE, inherited=environment.get("PYTHONPATH", ""))
     environment["PYTHONFAULTHANDLER"] = "1"
     environment["XDG_CONFIG_HOME"] = str(SITE)  # the user may have a tuned table

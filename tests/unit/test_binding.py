@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.machine_files import recorded_machine
 
-from xupc.cli.binding import bind_options, binds
+from xupc.cli.binding import YIELD, bind_options, binds, yield_options
+from xupc.topology import host
 from xupc.topology.machine import Machine, describe
 
 
@@ -59,3 +60,32 @@ def test_options_that_bind() -> None:
     assert binds(["-v", "--map-by=core"]) == "--map-by=core"
     assert binds(["-bind-to", "core"]) == "-bind-to"
     assert binds(["-hosts", "a,b"]) == ""
+
+
+def test_open_mpi_yields_where_threads_outnumber_the_cores_that_they_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "cpus_allowed", lambda: 2)
+    yielding = ["--mca", "mpi_yield_when_idle", "1"]
+    assert yield_options("openmpi", 2, {}) == []
+    assert yield_options("openmpi", 3, {"PATH": "/bin"}, ["--bind-to", "core"]) == yielding
+    assert yield_options("mpich", 3, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "extra"),
+    [
+        ({YIELD: "0"}, []),  # the user's own choice
+        ({}, ["--mca", "mpi_yield_when_idle", "0"]),
+        ({}, ["--host", "a:8,b:8"]),  # other machines, whose cores are unknown here
+        ({"PRTE_MCA_plm": "ssh"}, []),
+        ({"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "2"}, []),
+        ({"PBS_NODEFILE": "/nodes"}, []),
+        ({"LSB_MCPU_HOSTS": "a 8 b 8"}, []),
+    ],
+)
+def test_cores_are_compared_on_this_machine_alone(
+    environment: dict[str, str], extra: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "cpus_allowed", lambda: 2)
+    assert yield_options("openmpi", 3, environment, extra) == []

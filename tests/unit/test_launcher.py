@@ -182,6 +182,8 @@ def test_job_command() -> None:
     environment = {"XUPC_NODES": "2x2", "HOME": "/", "XUPC_JOB": "1"}
     command = job_command(open_mpi, 4, ["python", "a.py"], environment=environment)
     assert command[-8:] == ["-x", "XUPC_JOB", "-x", "XUPC_NODES", "-n", "4", "python", "a.py"]
+    many = job_command(open_mpi, 1 << 20, ["python", "a.py"])
+    assert "mpi_yield_when_idle" in many
 
 
 def test_thread_command_ends_with_the_program() -> None:

@@ -95,6 +95,7 @@ def test_nothing_is_said_of_what_is_good(change: dict[str, Any]) -> None:
         ({"threads": (FOUR,), "launched": 4}, "started 4 processes", "xupc run or /env/bin"),
         ({"load": 3.0}, "load average is 3.0 on 4 cores", "--exclusive"),
         ({"load": 1.0, "threads": (FOUR,) * 4}, "load average is 1.0", "--exclusive"),
+        ({"load": 3.0}, "load average is 3.0", "; OMPI_MCA_mpi_yield_when_idle=1 shortens"),
         ({"governors": ("performance", "powersave")}, "governor is powersave", "cpupower"),
         ({"measure_error": "the job exited with status 1"}, "the job exited with status 1", ""),
     ],
@@ -107,6 +108,12 @@ def test_what_is_wrong_is_one_line_with_a_remedy(
     assert wrong in said[0]
     assert remedy in said[0]
     assert "\n" not in said[0]
+
+
+def test_a_loaded_machine_has_no_advice_about_another_mpi() -> None:
+    mpich = Probe("MPICH Version: 5.0.2", thread_level="serialized")
+    (said,) = found(load=3.0, probe=mpich, mpi=MPICH)
+    assert said.endswith("(Slurm: --exclusive)")
 
 
 def test_shared_memory_must_do_for_all_threads_here() -> None:

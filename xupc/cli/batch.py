@@ -14,7 +14,7 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["local_settings", "obstacle", "remark"]
+__all__ = ["local_settings", "obstacle", "remark", "stays_here"]
 
 _SLURM_IDS = ("SLURM_JOB_ID", "SLURM_JOBID")
 _SLURM_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
@@ -34,6 +34,8 @@ _OPTIONS = {
     "H", "mca", "prtemca",
 }  # fmt: skip
 
+# With these a batch system names the machines of its job, beside Slurm's.
+_LISTS = {"PBS_NODEFILE", "PE_HOSTFILE", "COBALT_NODEFILE", "LSB_HOSTS", "LSB_MCPU_HOSTS"}
 # Files of machines, and the variables with which a launcher reads them.
 _FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "mpich": {
@@ -62,6 +64,12 @@ def local_settings(environment: Mapping[str, str], family: str) -> dict[str, str
     if _no_srun(environment) and _slurm_nodes(environment) == 1 and not _chosen(environment):
         return dict(_STAY.get(family, {}))
     return {}
+
+
+def stays_here(environment: Mapping[str, str], extra: Sequence[str] = ()) -> bool:
+    """Return whether no variable and no option of the user names another machine."""
+    listed = _LISTS & set(environment)
+    return not listed and _slurm_nodes(environment) == 1 and not _chosen(environment, extra)
 
 
 def remark(environment: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Bind the threads of a job to cores, by the options of the launcher.
+"""Bind the threads of a job to cores, or have them yield, by the options of the launcher.
 
 The launcher of each machine chooses the cores there. Only the kind of domain over which it spreads
 threads follows from this machine.
@@ -6,11 +6,13 @@ threads follows from this machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from ..topology import host
 from ..topology.machine import Machine
+from .batch import stays_here
 
-__all__ = ["POLICIES", "bind_options", "binds"]
+__all__ = ["POLICIES", "YIELD", "bind_options", "binds", "yield_options"]
 
 POLICIES = ("auto", "spread", "close", "none")
 
@@ -21,6 +23,9 @@ _OBJECTS = {  # a level: what it is for MPICH, for Open MPI
     "l2": ("l2cache", "l2cache"),
 }
 _OWN = {"-bind-to", "--bind-to", "-map-by", "--map-by", "-rankfile", "--rankfile", "-cpu-set"}
+
+YIELD = "OMPI_MCA_mpi_yield_when_idle"
+"""The variable with which a wait of Open MPI gives its core to other processes."""
 
 
 def binds(extra: Sequence[str]) -> str:
@@ -58,6 +63,22 @@ def bind_options(
     if family == "openmpi":
         return ["--bind-to", "core:overload-allowed", "--map-by", f"{openmpi}:oversubscribe"]
     return ["-bind-to", "core", "-map-by", mpich]
+
+
+def yield_options(
+    family: str, threads: int, environment: Mapping[str, str], extra: Sequence[str] = ()
+) -> list[str]:
+    """Return the options with which waits of Open MPI yield, where threads outnumber the cores.
+
+    Without them a wait keeps its core for a whole time slice, some milliseconds, while the thread
+    that it waits for has none. Open MPI yields by itself only if the threads outnumber the cores of
+    the machine. It does not compare them with the affinity mask, which a container or a batch
+    system may set.
+    """
+    few = family == "openmpi" and threads > host.cpus_allowed()
+    if few and YIELD not in environment and stays_here(environment, extra):
+        return ["--mca", "mpi_yield_when_idle", "1"]
+    return []
 
 
 def _domain(machine: Machine | None) -> str:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from .binding import YIELD
 from .facts import Facts, Thread
 from .mpi import FAMILY_NAMES, family_of, parse_version
 
@@ -183,11 +184,13 @@ def others_computed(load: float, threads: int) -> str:
 def _busy(facts: Facts) -> Iterator[str]:
     wanted = sum(thread.host == facts.hostname for thread in facts.threads) or facts.cpus / 2
     if is_busy(facts.load, wanted, facts.cpus):
+        openmpi = family_of(facts.probe.library) == "openmpi"
+        shared = f"; {YIELD}=1 shortens the waits of Open MPI beside others" if openmpi else ""
         yield (
             f"the load average is {facts.load:.1f} on {facts.cpus} core"
             f"{'s'[: facts.cpus != 1]}: others compute here, or did a minute ago; a call waits for "
             "its slowest thread, so times mean little; wait, or take a machine for yourself "
-            "(Slurm: --exclusive)"
+            f"(Slurm: --exclusive){shared}"
         )
 
 

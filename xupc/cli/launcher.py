@@ -32,6 +32,7 @@ from typing import IO, Any
 
 from ..topology import host
 from .batch import local_settings, obstacle
+from .binding import yield_options
 from .diagnostics import MPI_SHM, mpi_shortage
 from .local_threads import Failure, LocalThreads, describe_status
 from .mpi import LaunchError, Mpi, clean_environment
@@ -144,6 +145,7 @@ def job_command(
     """
     if why_not := obstacle(environment or {}, mpi.family, extra):
         raise LaunchError(why_not)
+    extra = [*yield_options(mpi.family, threads, environment or {}, extra), *extra]
     options = launcher_options(mpi.family, extra, recover=recover)
     if mpi.family == "openmpi":
         for name in sorted(environment or ()):
