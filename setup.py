@@ -81,40 +81,41 @@ class BuildCore(build_ext):
         kept = self._kept(ext)
         try:
             if kept is None or not kept.exists():
+                make_c_text(ext)
                 super().build_extension(ext)
         except (CCompilerError, ExecError, PlatformError, OSError) as error:
             self._give_up(error)
             return
-        made = Path(self.get_ext_fullpath(ext.name))
+        core = Path(self.get_ext_fullpath(ext.name))
         if kept is None:
             return
         if kept.exists():
-            made.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(kept, made)
+            core.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(kept, core)
         else:
-            keep(made, kept)
+            keep(core, kept)
 
     def _kept(self, ext: Extension) -> Path | None:
-        """Return the file for a core of the same text, compiler, options, Python and numpy.
+        """Return the file for a core of the same text, compiler, options, Python, Cython and numpy.
 
-        The compiler takes a minute, and a checkout has environments that differ in their MPI alone.
-        None: the compiler does not say what it is.
+        Cython and the compiler take a minute, and a checkout has environments that differ in their
+        MPI alone. None: the compiler does not say what it is.
         """
         compiler = getattr(self.compiler, "compiler_so", None) or []
         try:
             asked = subprocess.run([*compiler[:1], "--version"], capture_output=True, check=True)
         except (OSError, subprocess.CalledProcessError):
             return None
-        # The folder of the C text is named by numpy's version. Environments have its headers, and
-        # Python's, in different places.
+        # The folder is named by the versions of Cython and numpy. Environments have the headers of
+        # numpy, and Python's, in different places.
         options = [compiler, self.compiler.linker_so, self.include_dirs, self.library_dirs,
-                   ext.define_macros, ext.extra_compile_args]  # fmt: skip
+                   ext.include_dirs, ext.define_macros, ext.extra_compile_args]  # fmt: skip
         text = repr((asked.stdout, sys.version, options)).replace(sys.prefix, "")
         digest = hashlib.sha256(text.encode())
         for name in sorted({*ext.sources, *ext.depends}):
             digest.update(name.encode() + b"\0" + (ROOT / name).read_bytes() + b"\0")
-        folder = ROOT / Path(*Path(ext.sources[0]).parts[:2])
-        return folder / f"{digest.hexdigest()[:24]}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        suffix = sysconfig.get_config_var("EXT_SUFFIX")
+        return ROOT / folder_of_c_text() / f"{digest.hexdigest()[:24]}{suffix}"
 
     def _give_up(self, error: Exception) -> None:
         without_core(str(error).splitlines()[0] if str(error) else type(error).__name__)
@@ -156,9 +157,8 @@ def core() -> list[Extension]:
     if not (ROOT / SOURCE).exists():
         return []
     try:
-        import Cython
+        import Cython  # noqa: F401
         import numpy
-        from Cython.Build import cythonize
     except ImportError as error:
         without_core(f"{error.name} is not installed")
         return []
@@ -171,11 +171,31 @@ def core() -> list[Extension]:
         extra_compile_args=C_FLAGS,
         optional=True,
     )
-    # Environments of one checkout may have different versions of numpy: what Cython makes with one
-    # may not compile with another, so each has a folder of its own.
-    made_by = f"build/cython-{Cython.__version__}-numpy-{numpy.__version__}"
-    # A mistake in the .pyx itself is no reason for a silent fallback: it stays an error.
-    return list(cythonize([extension], language_level=3, build_dir=made_by))
+    return [extension]
+
+
+def make_c_text(extension: Extension) -> None:
+    """Have Cython translate an extension, whose source is then the C text.
+
+    A mistake in the .pyx itself is no reason for a silent fallback: it stays an error.
+    """
+    from Cython.Build import cythonize
+
+    [made] = cythonize([extension], language_level=3, build_dir=folder_of_c_text())
+    extension.sources, extension.depends = made.sources, made.depends
+    extension.include_dirs = made.include_dirs
+
+
+def folder_of_c_text() -> str:
+    """Return the folder for what Cython makes with its version and numpy's.
+
+    Environments of one checkout may have different versions of numpy: what Cython makes with one
+    may not compile with another.
+    """
+    import Cython
+    import numpy
+
+    return f"build/cython-{Cython.__version__}-numpy-{numpy.__version__}"
 
 
 setup(ext_modules=core(), cmdclass={"build_ext": BuildCore, "build_py": BuildPy})

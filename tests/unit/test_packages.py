@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -64,6 +65,17 @@ exec cc "$@"
 """
 
 
+def another_environment(folder: Path) -> str:
+    """Return the interpreter of a new environment that has the packages of this one."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
+    python = folder / "bin/python"
+    words = [python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"]
+    packages = Path(subprocess.check_output(words, text=True, timeout=60).strip())
+    packages.rmdir()
+    packages.symlink_to(sysconfig.get_path("platlib"))
+    return str(python)
+
+
 def test_a_core_is_compiled_once_for_equal_inputs(tmp_path: Path) -> None:
     """Another environment with the same Python takes it; another text or option does not."""
     pytest.importorskip("setuptools", minversion="77.0.1")
@@ -74,8 +86,10 @@ def test_a_core_is_compiled_once_for_equal_inputs(tmp_path: Path) -> None:
     native.mkdir(parents=True)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, tmp_path / name)
-    (native / "_core.pyx").write_text("VALUE = 1\n")
+    # the headers of numpy, which are in the folder of each environment
+    (native / "_core.pyx").write_text("cimport numpy\nVALUE = 1\n")
     (native / "other.h").write_text("")
+    other = another_environment(tmp_path / ".venv-other")
     cc, compiled = tmp_path / "cc", tmp_path / "compiled"
     cc.write_text(COMPILER)
     cc.chmod(0o755)
@@ -83,12 +97,12 @@ def test_a_core_is_compiled_once_for_equal_inputs(tmp_path: Path) -> None:
     for name in ("XUPC_NO_CORE", "CFLAGS"):
         environment.pop(name, None)
 
-    def core(**more: str) -> int:
+    def core(python: str = sys.executable, **more: str) -> int:
         """Build it in place; return the number of compilations so far."""
         for old in native.glob("*.so"):
             old.unlink()
         shutil.rmtree(tmp_path / "build/lib", ignore_errors=True)
-        words = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+        words = [python, "setup.py", "-q", "build_ext", "--inplace"]
         words += ["--build-lib", "build/lib", "--build-temp", "build/temp"]
         done = subprocess.run(
             words, cwd=tmp_path, env={**environment, **more}, capture_output=True, text=True,
@@ -98,10 +112,10 @@ def test_a_core_is_compiled_once_for_equal_inputs(tmp_path: Path) -> None:
         assert len(list(native.glob("*.so"))) == 1, done.stdout + done.stderr
         return len(compiled.read_text().splitlines())
 
-    assert [core(), core()] == [1, 1]
-    (native / "other.h").write_text("#define OTHER\n")
-    assert [core(), core()] == [2, 2]
+    assert [core(), core(other), core()] == [1, 1, 1]
     (native / "_core.pyx").write_text("VALUE = 2\n")
+    assert [core(), core()] == [2, 2]
+    (native / "other.h").write_text("#define OTHER\n")
     assert [core(), core(CFLAGS="-O0"), core(CFLAGS="-O0")] == [3, 4, 4]
     assert len(list((tmp_path / "build").glob("cython-*/*.so"))) == 1
     assert not list((tmp_path / "build").glob("cython-*/*.[0-9]*"))
