@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from support.launch import launch, mpi_family
+from support.launch import SITE, import_path, launch, mpi_family
 
 PROGRAM = "tests/live/programs/mpi4py_suite.py"
 FOLDER = os.environ.get("XUPC_MPI4PY_TESTS", "")
@@ -48,7 +48,10 @@ def outcomes(n: int, nodes: str | None, modules: list[str], *, drop_in: bool) ->
         launch(
             n, PROGRAM, args=[FOLDER, str(out), *modules], timeout=seconds, via="xupc run",
             launcher_args=["--mpi"] if drop_in else [], nodes=nodes,
-            env={"XUPC_COMM": os.environ.get("XUPC_COMM")},
+            env={
+                "XUPC_COMM": os.environ.get("XUPC_COMM"),
+                "PYTHONPATH": import_path(SITE, Path(FOLDER)),  # also of processes that tests start
+            },
         )  # fmt: skip
         found = [Path(f"{out}.{rank}") for rank in range(n)]
         return [

@@ -10,27 +10,16 @@ import json
 import sys
 import unittest
 from pathlib import Path
-from typing import Any, cast
-
-folder, out, *names = sys.argv[1:]
-sys.argv[1:] = []
-sys.path.insert(0, folder)
-sys.dont_write_bytecode = True
-for missing in ("cupy", "numba"):
-    sys.modules[missing] = None  # type: ignore[assignment]
-
-from mpi4py import MPI  # noqa: E402
-
-MPI.COMM_WORLD.Barrier()  # opens a team: nonblocking calls do not
-
-OUT = Path(f"{out}.{MPI.COMM_WORLD.Get_rank()}").open("w", buffering=1)  # noqa: SIM115
+from typing import Any, TextIO, cast
 
 
 class Outcomes(unittest.TextTestResult):
     """A result that writes the start and the outcome of each test at once."""
 
+    out: TextIO
+
     def _note(self, test: unittest.TestCase, outcome: str) -> None:
-        OUT.write(json.dumps([test.id(), outcome]) + "\n")
+        self.out.write(json.dumps([test.id(), outcome]) + "\n")
 
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
@@ -56,5 +45,21 @@ class Outcomes(unittest.TextTestResult):
             self._note(test, f"{err[0].__name__}: {err[1]}")
 
 
-tests = unittest.defaultTestLoader.loadTestsFromNames(names)
-unittest.TextTestRunner(resultclass=cast(Any, Outcomes), verbosity=0).run(tests)
+def main(folder: str, out: str, *names: str) -> None:
+    """Run the modules and write the outcomes of this thread."""
+    sys.argv[1:] = []
+    sys.path.insert(0, folder)
+    sys.dont_write_bytecode = True
+    for missing in ("cupy", "numba"):
+        sys.modules[missing] = None  # type: ignore[assignment]
+
+    from mpi4py import MPI
+
+    MPI.COMM_WORLD.Barrier()  # opens a team: nonblocking calls do not
+    tests = unittest.defaultTestLoader.loadTestsFromNames(names)
+    with Path(f"{out}.{MPI.COMM_WORLD.Get_rank()}").open("w", buffering=1) as Outcomes.out:
+        unittest.TextTestRunner(resultclass=cast(Any, Outcomes), verbosity=0).run(tests)
+
+
+if __name__ == "__main__":  # the workers of mpi4py.futures import this file, too
+    main(*sys.argv[1:])
