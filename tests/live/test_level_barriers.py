@@ -102,9 +102,13 @@ def test_every_difference(
     [
         (16, None, "2x2x4", "native"),
         (16, None, "2x2x4", "python"),
-        (32, None, "2x4x4", "native"),
-        (32, "2x16", "8,4/2,2", "native"),
-        *([(32, None, "2x4x4", "python"), (32, "2x16", "8,4/2,2", "python")] if WHOLE else []),
+        (16, "2x8", "3,2/2,1", "native"),
+        *(
+            (32, nodes, machine, engine)
+            for nodes, machine in ((None, "2x4x4"), ("2x16", "8,4/2,2"))
+            for engine in ("native", "python")
+            if WHOLE
+        ),
     ],
 )
 def test_many_threads_meet(

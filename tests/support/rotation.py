@@ -6,6 +6,9 @@ have others. ``@pytest.mark.rotates("nodes")`` names parameters: the run has a s
 of `nodes` for each combination of the others; without names it has a share of all combinations. At
 least one of each stays. Without the variable everything runs.
 
+The functions marked ``takes_turns`` are one set together: a run has a share of them. They are live
+tests of many processor seconds, listed in `support.selection`.
+
 With ``XUPC_TEST_QUICK`` every function rotates in all of its parameters: a run has a share of them,
 and each function once at least. With ``XUPC_TEST_REPEATED`` a quick run has live tests, or
 another run repeats them with another engine or MPI: it has half of the functions of each file.
@@ -48,11 +51,14 @@ class Rotation:
 def rotated(items: Iterable[Any], one_of: int, seed: int, *, every: bool = False) -> set[str]:
     """Return the ids of the tests that run: those that do not rotate, one of so many others.
 
-    `every`: each function rotates, in all of its parameters.
+    `every`: each function rotates, in all of its parameters, and none takes turns.
     """
     kept: set[str] = set()
     groups: dict[object, list[str]] = {}
+    in_turn: dict[str, list[str]] = {}
     for item in items:
+        if item.get_closest_marker("takes_turns") and not every:
+            in_turn.setdefault(_function(item), []).append(item.nodeid)
         mark = item.get_closest_marker("rotates")
         if every:
             groups.setdefault(_group(item, ()), []).append(item.nodeid)
@@ -62,6 +68,9 @@ def rotated(items: Iterable[Any], one_of: int, seed: int, *, every: bool = False
             groups.setdefault(_group(item, mark.args), []).append(item.nodeid)
     for ids in groups.values():
         kept |= _chosen(ids, one_of, seed)
+    if in_turn:
+        for function in in_turn.keys() - _chosen(in_turn, one_of, seed):
+            kept.difference_update(in_turn[function])
     return kept
 
 
@@ -69,7 +78,7 @@ def repeated(items: Iterable[Any], seed: int) -> set[str]:
     """Return the ids of the tests of half of the functions of each file."""
     functions: dict[str, dict[str, list[str]]] = {}
     for item in items:
-        function = item.nodeid.partition("[")[0]
+        function = _function(item)
         file = function.partition("::")[0]
         functions.setdefault(file, {}).setdefault(function, []).append(item.nodeid)
     return {
@@ -93,7 +102,7 @@ def _chosen(names: Collection[str], one_of: int, seed: int) -> set[str]:
 
 def _group(item: Any, names: tuple[str, ...]) -> tuple[object, ...]:
     """Return the function of a test and its parameters without those that rotate."""
-    function = item.nodeid.partition("[")[0]
+    function = _function(item)
     callspec = getattr(item, "callspec", None)
     if not names or callspec is None:
         return (function,)
@@ -101,6 +110,12 @@ def _group(item: Any, names: tuple[str, ...]) -> tuple[object, ...]:
         raise pytest.UsageError(f"{item.nodeid}: rotates: no parameter {', '.join(unknown)}")
     others = {name: str(x) for name, x in callspec.params.items() if name not in names}
     return function, repr(sorted(others.items()))
+
+
+def _function(item: Any) -> str:
+    """Return the file and the function of a test."""
+    name: str = item.nodeid.partition("[")[0]
+    return name
 
 
 def _number(seed: int, text: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["LONG", "by_threads", "long_ones_first", "mark_cluster", "mark_live"]
+__all__ = ["COSTLY", "LONG", "by_threads", "long_ones_first", "mark_cluster", "mark_live"]
 
 # Tests whose processes sleep, hang, die or start: several run at a time on few cores.
 WAITING = (
@@ -32,6 +32,21 @@ LONG = {
     "test_private_arrays",
     "test_programs_do_what_the_oracle_says", "test_sample", "test_the_demo",
     "test_the_tests_of_the_page",
+}  # fmt: skip
+# Live tests of many processor seconds. Others test the same features at less cost in each run.
+COSTLY = {
+    "test_a_suite_within_a_budget", "test_differences_on_random_machines", "test_dropped_teams",
+    "test_dropped_teams_are_given_back", "test_each_level_is_measured",
+    "test_every_variant_is_measured_once", "test_info_measures_in_the_job_that_it_runs_in",
+    "test_launches_and_placements_are_all_there", "test_launches_are_added",
+    "test_levels_on_several_nodes",
+    "test_many_calls_take_a_bounded_file_and_are_all_counted", "test_many_communicators",
+    "test_many_threads_meet", "test_methods_of_the_drop_in_communicator",
+    "test_mpi_s_start_has_a_limit", "test_neighbourhoods", "test_nothing_grows",
+    "test_outcomes_of_all_threads", "test_processes_of_xdist_run_one_job_at_a_time",
+    "test_promises_of_the_sync_modes", "test_the_demo", "test_the_same_bits_everywhere",
+    "test_the_tests_of_the_page", "test_tune_measures_the_drop_in_beside_mpi4py",
+    "test_tune_measures_this_host_and_jobs_use_it",
 }  # fmt: skip
 # Parameters that say where a feature is tested and how much of it, not which one.
 SHAPE = {
@@ -70,10 +85,11 @@ def by_threads(items: list[pytest.Item]) -> None:
 def mark_live(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of tests/live.
 
-    `waits` (of a file; some tests set it themselves), `launcher`, `own_engine` and
-    `one_node` say what a test is; `further_shape`, `other_shape` and `other_case` say what others
-    in the same list test, too. Of each feature one test on one node and one on several nodes are no
-    `further_shape`, and one test is no `other_shape`. Of each function one test is no `other_case`.
+    `waits` (of a file; some tests set it themselves), `launcher`, `own_engine`, `one_node` and
+    `takes_turns` say what a test is. `further_shape`, `other_shape` and `other_case` say what
+    others in the same list test, too. Of each feature one test on one node and one on several nodes
+    are no `further_shape`, and one test is no `other_shape`. Of each function one test is no
+    `other_case`.
     The last two leave out tests marked ``once``. A feature rotates in its shapes, unless its
     function says otherwise: a run that has a share has it on one node or on several.
     """
@@ -89,6 +105,8 @@ def mark_live(items: Iterable[pytest.Item]) -> None:
             item.add_marker("launcher")
         if item.path.stem in OWN_ENGINE or "engine" in _parameters(item):
             item.add_marker("own_engine")
+        if getattr(item, "originalname", item.name) in COSTLY:
+            item.add_marker("takes_turns")
         _rotate(item, SHAPE)
         feature = _feature(item)
         every.setdefault((*feature, _on_several_nodes(item)), []).append(item)

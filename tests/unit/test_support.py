@@ -15,7 +15,7 @@ from support.launch import program_file
 from support.pool import fits
 from support.progress import clock
 from support.rotation import repeated, rotated
-from support.selection import LONG, by_threads, mark_live
+from support.selection import COSTLY, LONG, by_threads, mark_live
 
 
 class Item:
@@ -36,7 +36,10 @@ class Item:
 
     def get_closest_marker(self, name: str) -> Any:
         """Return a mark that the test has by itself."""
-        return {"once": self.once or None, "rotates": self.rotates}[name]
+        return {
+            "once": self.once or None, "rotates": self.rotates,
+            "takes_turns": "takes_turns" in self.marks or None,
+        }[name]  # fmt: skip
 
 
 def test_each_feature_is_repeated_in_one_shape_which_has_nodes_if_any_has() -> None:
@@ -122,12 +125,12 @@ def test_a_program_is_a_file() -> None:
             program_file(text)
 
 
-def test_the_long_tests_are_there() -> None:
-    """One that is renamed would come last again."""
+def test_the_long_and_the_costly_tests_are_there() -> None:
+    """One that is renamed would come last again, or be in each run."""
     tests = Path(__file__).parents[1]
     texts = [file.read_text(encoding="utf-8") for file in tests.glob("*/test_*.py")]
     found = {name for text in texts for name in re.findall(r"^def (test_\w+)", text, re.M)}
-    assert found >= LONG
+    assert found >= LONG | COSTLY
 
 
 def test_live_tests_of_as_many_threads_follow_each_other() -> None:
@@ -194,6 +197,24 @@ def test_a_group_that_is_small_or_does_not_divide() -> None:
     sizes = Counter(len(rotated(rotating(n=6), 4, seed)) for seed in range(400))
     assert sizes.keys() == {1, 2}
     assert abs(sizes[2] - 200) < 60
+
+
+def test_costly_functions_take_turns_and_others_stay() -> None:
+    """Without a share, and in a quick run, all stay; a file of each has another function."""
+    costly = [Item("test_bench", name, n=n) for name in sorted(COSTLY) for n in (2, 3)]
+    items = [Item("test_bench", "test_a"), *costly]
+    mark_live(items)  # type: ignore[arg-type]
+    assert [i for i, item in enumerate(items) if "takes_turns" not in item.marks] == [0]
+    turns = Counter[str]()
+    for seed in range(40):
+        kept = [item for item in items if item.nodeid in rotated(items, 4, seed)]
+        assert kept[0] is items[0]
+        turns.update(item.name for item in kept[1:])
+        assert len(kept) - 1 in (len(COSTLY) // 4, -(-len(COSTLY) // 4))
+    assert turns.keys() == COSTLY
+    assert len(rotated(items, 1, 1)) == len(items)
+    functions = {item.partition("[")[0] for item in rotated(items, 4, 1, every=True)}
+    assert len(functions) == 1 + len(COSTLY)
 
 
 def test_a_name_that_is_no_parameter_is_refused() -> None:

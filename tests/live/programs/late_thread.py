@@ -19,7 +19,7 @@ from support.handshakes import await_others
 import xupc
 
 LATE, WAY = int(sys.argv[1]), sys.argv[2]
-MANY = 40_000
+MANY = 20_000
 
 with xupc.init() as team:
     src = xupc.all_alloc(8 * xupc.THREADS, np.float64, 8)
