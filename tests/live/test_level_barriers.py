@@ -109,6 +109,7 @@ def test_every_difference(
             for engine in ("native", "python")
             if WHOLE
         ),
+        *([(192, None, "2x8x12", "native")] if WHOLE else []),
     ],
 )
 def test_many_threads_meet(
