@@ -368,6 +368,83 @@ def handler() -> None:
     assert ["not allowed while" in error for error in errors] == [True] * expected, errors
 
 
+def interrupted_by(handles: Callable[..., None]) -> None:
+    """Have thread 0 interrupted soon, in a call for which the last thread is late."""
+    signal.signal(signal.SIGALRM, handles)
+    if RANK == SIZE - 1:
+        time.sleep(1)
+    if RANK == 0 and SIZE > 1:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+
+
+def repeated(test: Callable[[], Any]) -> None:
+    while not test():
+        pass
+
+
+def handler_in_mpi() -> None:
+    """A wait inside MPI in such a handler ends with an error, as `Wait` does; one test does not."""
+    opened()
+    a, b = np.full(10, 1.0), np.zeros(10)
+    waits: tuple[Callable[[MPI.Request], Any], ...] = (
+        lambda r: MPI.Request.Waitall([r]), lambda r: MPI.Request.Waitany([r]),
+        lambda r: MPI.Request.Waitsome([r, MPI.REQUEST_NULL]), lambda r: repeated(r.Test),
+        lambda r: repeated(lambda: MPI.Request.Testall([r])), lambda r: r.Test(),
+    )  # fmt: skip
+    outer: tuple[Callable[[MPI.Request], Any], ...] = (lambda r: r.Wait(), lambda _: COMM.Barrier())
+    for number, wait in enumerate(waits):
+        outcomes: list[str] = []
+
+        requests: list[MPI.Request] = []
+
+        def handles(
+            *_: object, wait: Any = wait, requests: Any = requests, outcomes: Any = outcomes,
+            which: int = (number + 1) % 2,
+        ) -> None:  # fmt: skip
+            try:
+                wait(requests[which])
+                outcomes.append("")
+            except MPI.Exception as error:
+                outcomes.append(str(error))
+
+        interrupted_by(handles)
+        requests += COMM.Iallreduce(a, b), COMM.Ibarrier()
+        outer[number // 2 % 2](requests[0])
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        MPI.Request.Waitall(requests)
+        COMM.Barrier()
+        assert (b == SIZE).all()
+        if RANK == 0 and CARRIED:
+            assert [bool(text) for text in outcomes] == [number < len(waits) - 1], outcomes
+
+
+def posted_in_handler() -> None:
+    """A call that a handler starts within a call of the same communicator is an error."""
+    opened()
+    a, b = np.full(10, 1.0), np.zeros(10)
+    calls = (COMM.Barrier, lambda: COMM.Allreduce(a, b), lambda: COMM.allreduce(1))
+    for call in calls:
+        outcomes: list[str] = []
+        for _ in range(3):  # now all are cached
+            COMM.Iallreduce(a, b).Wait()
+            call()
+
+        def handles(*_: object, outcomes: list[str] = outcomes) -> None:
+            try:
+                COMM.Iallreduce(a, b)
+            except xupc.XupcError as error:
+                outcomes.append(str(error))
+
+        if CARRIED:  # MPI does not return to a handler
+            interrupted_by(handles)
+        call()
+        if RANK == 0 and CARRIED:
+            assert len(outcomes) == 1, outcomes
+            assert "Iallreduce: not allowed while" in outcomes[0], outcomes
+        COMM.Iallreduce(a, b).Wait()
+        assert (b == SIZE).all()
+
+
 def first() -> None:
     """Before a team is open MPI carries the calls, and none of them waits for a thread."""
     request = COMM.Ibarrier()
@@ -381,7 +458,7 @@ def first() -> None:
 
 CHECKS = (
     methods, descriptions, mixed, many, order, progress, late, ends, awaits, differ, handler,
-    first,
+    handler_in_mpi, posted_in_handler, first,
 )  # fmt: skip
 
 {check.__name__: check for check in CHECKS}[sys.argv[1]]()

@@ -65,7 +65,9 @@ cdef extern from *:
     static inline int xg_any_freed(void) { return xg_freed != NULL; }
     static inline int xg_live_calls(void) { return xg_live != NULL; }
     static inline int xg_try_queue(xg_queue *q) { return xg_try(&q->busy); }
-    static inline void xg_leave_queue(xg_queue *q) { xg_leave(&q->busy); }
+    static inline void xg_hold_queue(xg_queue *q) { q->inside = 0, atomic_store(&q->by, xm_thread()); }
+    static inline void xg_leave_queue(xg_queue *q) { atomic_store(&q->by, 0), xg_leave(&q->busy); }
+    static inline int xg_held(xg_queue *q) { return atomic_load(&q->busy); }
     static inline int xg_state(xg_call *c) { return atomic_load(&c->state); }
     static inline xg_call *xg_take_freed(void) { return atomic_exchange(&xg_freed, NULL); }
     static inline int xg_free_again(xg_call *c) {
@@ -75,7 +77,9 @@ cdef extern from *:
     int xg_any_freed()
     int xg_live_calls()
     int xg_try_queue(xg_queue *)
+    void xg_hold_queue(xg_queue *)
     void xg_leave_queue(xg_queue *)
+    int xg_held(xg_queue *)
     int xg_state(xg_call *) nogil
     xg_call *xg_take_freed() nogil
     int xg_free_again(xg_call *) nogil
@@ -164,6 +168,8 @@ cdef class RequestCall:
 cdef object _start(RequestCall call, kept, unpack):
     cdef Team team = call.instance.team
     cdef int error
+    if _run_count:
+        _check_not_inside(team, call.instance.record.name, True)
     _reap()
     if team.q.ahead.in_ == NULL:
         _prepare_queue(team, call.instance.owner.ahead_of_requests)
@@ -269,17 +275,25 @@ cdef int _finished(RequestCall call) noexcept:
     Returns the number of an error, for MPI. If the request itself waits, it raises the error.
     """
     try:
-        if call.c.result == XU_MISMATCH and call.error is None:
+        if xg_state(&call.c) != XG_ENDED:
             _settle(call.instance.team, &call.c)
+    except BaseException as error:
+        if xg_state(&call.c) != XG_ENDED:
+            return _mpi_error(error)  # it cannot be waited for here; it goes on later
+        call.error = call.error or error
+    try:
         if call.error is None and call.unpack is not None:
             unpack, call.unpack = call.unpack, None
             unpack()
     except BaseException as error:
         call.error = call.error or error
-    if call.error is None or call.c.waits:
-        return 0
+    return 0 if call.error is None or call.c.waits else _mpi_error(call.error)
+
+
+cdef int _mpi_error(error) noexcept:
+    """Report an error that no Python code gets, and return its number."""
     try:
-        return _request_failed(call.error)
+        return _request_failed(error)
     except BaseException:
         return xg_of_mpi.no_cancel
 
@@ -314,13 +328,14 @@ cdef int _settle(Team team, xg_call *last) except -1:
     cdef int r, ended = 0, tries = 0
     while xg_state(last) != XG_ENDED if last != NULL else q.first != NULL:
         if not xg_try_queue(q):
-            _check_not_inside(team)
+            _check_not_inside(team, "Wait", False)
             tries += 1
             if tries % 1024 == 0:
                 PyErr_CheckSignals()
             with nogil:
                 sched_yield()
             continue
+        xg_hold_queue(q)
         try:
             if q.stopped:
                 r = XU_MISMATCH
@@ -334,14 +349,18 @@ cdef int _settle(Team team, xg_call *last) except -1:
     return 0
 
 
-cdef int _check_not_inside(Team team) except -1:
-    """Raise if this Python thread runs a call of the team, which holds its queue, further up."""
+cdef int _check_not_inside(Team team, call, bint starts) except -1:
+    """Raise if this Python thread runs a call of the team further up.
+
+    `starts`: raise also if another one does, and holds no queue that a new call could wait in.
+    """
     cdef unsigned long me = PyThread_get_thread_ident()
     cdef int k
     for k in range(_run_count):
-        if _runs[k].by == me and <PyObject *>(<Instance>_runs[k].instance).team == <PyObject *>team:
+        if <PyObject *>(<Instance>_runs[k].instance).team == <PyObject *>team and (
+                _runs[k].by == me or (starts and not xg_held(&team.q))):
             owner = (<Instance>_runs[k].instance).owner
-            owner.job.callers.check("Wait", owner)
+            owner.job.callers.check(call, owner)
     return 0
 
 

@@ -115,16 +115,26 @@ typedef struct {
     int32_t any_thread; /* whether other threads of Python's than MPI's main one may call MPI */
     pthread_t main_thread;
     atomic_flag busy;   /* a request must not be tested by two threads at once */
+    _Atomic uintptr_t by; /* the thread that tests it (`xm_thread`), else 0 */
 } xm_progress;
 
 static xm_progress xm_progress_of = {.busy = ATOMIC_FLAG_INIT};
+
+static inline uintptr_t xm_thread(void) { return (uintptr_t)pthread_self(); }
+
+/* Whether this thread is inside `xm_enter`. */
+static inline int xm_entered(void) {
+    return atomic_load_explicit(&xm_progress_of.by, memory_order_relaxed) == xm_thread();
+}
 
 static inline void xm_enter(void) {
     xm_progress *p = &xm_progress_of;
     int done;
     if (!p->any_thread && !pthread_equal(p->main_thread, pthread_self())) return;
     if (atomic_flag_test_and_set(&p->busy)) return; /* another thread makes progress */
+    atomic_store_explicit(&p->by, xm_thread(), memory_order_relaxed);
     ((int (*)(int, void *, int *, void *))p->testall)(1, p->request, &done, p->status);
+    atomic_store_explicit(&p->by, 0, memory_order_relaxed);
     atomic_flag_clear(&p->busy);
 }
 

@@ -19,11 +19,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "shm_protocol.h"
+#include "mpi_messages.h"
 
 #define XG_RUN_AHEAD 32 /* calls without a full barrier: team_records.RUN_AHEAD */
 #define XG_LOOKS 256    /* polls between two looks for signs that calls differ */
 #define XG_WAIT_NS 1000000 /* of one run of a call in MPI's wait for it alone */
+#define XG_INSIDE 4096     /* steps of MPI's progress inside a wait for a call, without an end */
 
 enum { XG_IDLE, XG_QUEUED, XG_RUNNING, XG_ENDED };
 
@@ -71,6 +72,8 @@ typedef struct xg_queue {
     xu_team *team;
     xg_call *first, *last;
     _Atomic int busy;
+    _Atomic uintptr_t by; /* the thread that holds `busy` and may run Python meanwhile, else 0 */
+    unsigned inside;   /* steps of MPI's progress by this thread since it last went on with a call */
     int stopped;       /* the first call differs from those of other threads: Python goes on */
     int listed;
     unsigned looks;
@@ -169,9 +172,8 @@ static inline void xg_end(xg_queue *q, int result) {
     q->first = c->next;
     if (!q->first) q->last = NULL;
     xg_unlock();
-    int complete = q->stopped;
     q->stopped = 0;
-    if (!complete) xg_complete(c);
+    if (!atomic_load_explicit(&c->complete, memory_order_relaxed)) xg_complete(c);
     atomic_fetch_sub_explicit(&xg_open, 1, memory_order_relaxed);
     atomic_store_explicit(&c->state, XG_ENDED, memory_order_release);
 }
@@ -212,7 +214,30 @@ static inline void xg_stop(xg_queue *q) {
     q->stopped = 1;
     c->result = XU_MISMATCH;
     c->python = 1;
-    xg_complete(c);
+    if (!atomic_load_explicit(&c->complete, memory_order_relaxed)) xg_complete(c);
+}
+
+static inline int xg_held_here(xg_queue *q) {
+    return atomic_load_explicit(&q->by, memory_order_relaxed) == xm_thread();
+}
+
+/* This thread holds the queue, and waits in MPI: in a signal handler or a finalizer. No call of the
+ * queue can end meanwhile. MPI leaves its wait when a request is complete, and Python then raises an
+ * error in place of waiting for the call. */
+static inline void xg_refuse(xg_queue *q) {
+    for (xg_call *c = q->first; c; c = c->next) {
+        c->python = 1;
+        if (!atomic_load_explicit(&c->complete, memory_order_relaxed)) xg_complete(c);
+    }
+}
+
+/* This thread holds the queue, and is in MPI. It waits there after many steps; fewer are those of a
+ * program that tests its requests. */
+static inline void xg_inside(xg_queue *q) {
+    if (xm_entered())
+        q->inside = 0;
+    else if (++q->inside == XG_INSIDE)
+        xg_refuse(q);
 }
 
 /* A step of MPI's progress; how many calls have ended. */
@@ -220,6 +245,7 @@ static int xg_progress(void) {
     int ended = 0;
     if (!atomic_load_explicit(&xg_open, memory_order_relaxed) || !xg_try(&xg_walk_word)) return 0;
     for (xg_queue *q = xg_queues; q; q = q->next) {
+        if (q->first && xg_held_here(q)) xg_inside(q);
         if (!q->first || q->stopped || !xg_try(&q->busy)) continue;
         int r = xg_go_on(q, NULL, 0, &ended);
         if (r == XU_MISMATCH) xg_stop(q);
@@ -256,6 +282,10 @@ static int xg_wait_mpich(int count, void **states, double timeout, void *statuse
         xg_call *c = states[0];
         xg_queue *q = c->queue;
         int ended = 0;
+        if (xg_held_here(q)) {
+            xg_refuse(q);
+            continue;
+        }
         if (!q->stopped && xg_try(&q->busy)) {
             int r = xg_go_on(q, c, count == 1 ? XG_WAIT_NS : 0, &ended);
             if (r == XU_MISMATCH) xg_stop(q);
