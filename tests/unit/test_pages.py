@@ -311,6 +311,9 @@ def test_files_of_the_project_are_there(page: Page) -> None:
     assert missing == []
 
 
+DOCS = PROJECT / "docs"
+
+
 @EACH
 def test_links_lead_somewhere(page: Page) -> None:
     """To a file, and to a heading of it: GitHub and the site take the same links."""
@@ -323,3 +326,5 @@ def test_links_lead_somewhere(page: Page) -> None:
         assert path.exists(), f"{page.name}: {target}: there is no such file"
         if anchor and path in by_path:
             assert anchor in by_path[path].anchors(), f"{page.name}: {target}: no such heading"
+        if anchor and DOCS in page.path.parents and DOCS not in path.parents:
+            raise AssertionError(f"{page.name}: {target}: the site has no headings outside docs/")
