@@ -68,3 +68,11 @@ def test_no_false_alarm(
 def test_being_late_is_no_mismatch(live: Callable[..., Any], threads: int, nodes: str) -> None:
     result = live(threads, f"{PROGRAMS}/late_threads.py", nodes=nodes, timeout=90)
     assert "done: " in result.stdout
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("whose", ["world", pytest.param("team", marks=ONCE)])
+def test_no_notice_stays_on_a_freed_communicator(live: Callable[..., Any], whose: str) -> None:
+    """The thread that was late has not read the notices when the communicator ends."""
+    result = live(3, f"{PROGRAMS}/message_left.py", nodes="2,1", args=[whose])
+    assert result.stdout.count("done") == 3, result.report()

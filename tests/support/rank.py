@@ -39,6 +39,7 @@ OURS = re.compile(r"/dev/shm/(xupc|#)|memfd:xupc")
 LASTING = "xupc-deadline"  # a thread of Python's that xupc starts once in a process
 WARNING = 30  # of logging
 ENDING = 2.0  # seconds that threads of a program have to end after it
+PROBED = 4  # new communicators that are looked at for messages that stayed
 WATCHED = ("builtins", "ctypes", "mpi4py.MPI", "numpy", "os", "secrets", "signal", "socket", "sys",
            "threading", "time")  # fmt: skip
 # What init and finalize change in xupc's modules as they should.
@@ -368,7 +369,7 @@ class Rank:
         self.setting.restore()
         gc.collect()
         gc.collect()  # what finalizers have dropped
-        left = [*self.guards.taken(), *held.left()]
+        left = [*self.guards.taken(), *held.left(), *_messages_left()]
         return {"left": left, "damage": [*changed, *held.damage()]}
 
     def _as_a_process(self, request: dict[str, Any], held: Held) -> int:
@@ -443,6 +444,25 @@ def _status(error: SystemExit) -> int:
         return (error.code or 0) & 0xFF
     sys.stderr.write(f"{error.code}\n")
     return 1
+
+
+def _messages_left() -> list[str]:
+    """Name the messages that nobody has received, as far as new communicators have them.
+
+    MPICH gives the numbers of communicators that were freed to the next ones.
+    """
+    from mpi4py import MPI
+
+    new = [MPI.COMM_WORLD.Dup() for _ in range(PROBED)]
+    status = MPI.Status()
+    found = [
+        f"a message of rank {status.source} with tag {status.tag} on a freed communicator"
+        for comm in new
+        if comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
+    ]
+    for comm in new:
+        comm.Free()
+    return found
 
 
 def _forget_hooks() -> None:

@@ -38,14 +38,6 @@ class FakeCore:
         return self.known.get(op, 0)
 
 
-class Sent:
-    """Stand for a message that has left."""
-
-    def Test(self) -> bool:
-        """Return that it is complete."""
-        return True
-
-
 @dataclass
 class FakeLink:
     """Hand out the notices that a test has put there, and keep those that are sent."""
@@ -57,10 +49,9 @@ class FakeLink:
         """Return the next notice, or None."""
         return self.coming.pop(0) if self.coming else None
 
-    def send_bytes(self, rank: int, _kind: int, data: bytes) -> Sent:
+    def send_notice(self, rank: int, _kind: int, data: bytes) -> None:
         """Keep what is sent."""
         self.sent.append((rank, WORD.unpack(data)))
-        return Sent()
 
 
 class FakeTeam:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
@@ -62,6 +63,7 @@ class TeamComm:
         self.size = comm.Get_size()
         self.early: dict[tuple[int, int], bytes] = {}
         self._rooms: dict[int, bytearray] = {}
+        self._notices: list[Request] = []
 
     def among(self, ranks: Sequence[int]) -> TeamComm:
         """Create a communicator of these ranks; blocking, and only these ranks call it."""
@@ -125,6 +127,11 @@ class TeamComm:
         """Start to send a small message; the request keeps the bytes."""
         return self.comm.Isend([data, len(data), self.mpi.BYTE], to, tag)
 
+    def send_notice(self, to: int, tag: int, data: bytes) -> None:
+        """Send a small message that its receiver may never look for; `free` receives it then."""
+        self._notices = [request for request in self._notices if not request.Test()]
+        self._notices.append(self.comm.Issend([data, len(data), self.mpi.BYTE], to, tag))
+
     def recv_into(self, of: int, tag: int, buffer: bytearray) -> Request:
         """Start to receive a small message of at most the buffer's size."""
         return self.comm.Irecv([buffer, len(buffer), self.mpi.BYTE], of, tag)
@@ -171,7 +178,19 @@ class TeamComm:
         return Window(self, win)
 
     def free(self) -> None:
-        """Free the communicator; blocking, and all its threads call it."""
+        """Free the communicator; blocking, and all its threads call it.
+
+        First all threads receive the notices that they have not looked for. MPICH gives the
+        number of a freed communicator to a later one, which would receive what stayed, be it one
+        of xupc's or of the program's.
+        """
+        received: Request | None = None  # complete when no thread has a notice on its way
+        while received is None or not received.Test():
+            while self.take_any(self.mpi.ANY_TAG) is not None:
+                pass
+            if received is None and self.network.all_done(self._notices):
+                received = self.comm.Ibarrier()
+            os.sched_yield()
         self.comm.Free()
 
 

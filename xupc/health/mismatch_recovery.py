@@ -138,7 +138,6 @@ class MismatchDetector:
         self.team = team
         self._found: list[tuple[int, int]] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        self._sent: list[Request] = []
 
     def seen(self, instance: RecordedCall, waiting: WaitState) -> bool:
         """Return whether a waiting thread can detect a mismatch of its call.
@@ -176,9 +175,7 @@ class MismatchDetector:
 
     def _notify(self, rank: int, kind: int, op: int, fp: int) -> None:
         """Send a notice to a rank; not tracked, since a mismatch would cancel it."""
-        self._sent = [request for request in self._sent if not request.Test()]
-        data = WORD.pack(kind, self.team.core.since, op, fp)
-        self._sent.append(self.team.link.send_bytes(rank, STALL, data))
+        self.team.link.send_notice(rank, STALL, WORD.pack(kind, self.team.core.since, op, fp))
 
     def read_notices(self) -> bool:
         """Read and answer the notices of other threads; return whether they show a mismatch.
