@@ -447,7 +447,7 @@ def _status(error: SystemExit) -> int:
 
 
 def _messages_left() -> list[str]:
-    """Name the messages that nobody has received, as far as new communicators have them.
+    """Name the messages that were not received, as far as new communicators have them.
 
     MPICH gives the numbers of communicators that were freed to the next ones.
     """
