@@ -96,11 +96,13 @@ def bring_about(
     nodes: str | None = None,
     env: Mapping[str, str | None] | None = None,
     timeout: float = 40.0,
+    promptly: float = 0.0,
 ) -> End:
     """Run a scenario of thread_failures.py; it must end by itself, with nothing left in time.
 
-    A loaded machine delays the end of one run, a fault of xupc that of each: after a late end
-    another run counts, `RUNS` in all.
+    `promptly`: the seconds that the victim has from the blow until it prints "interrupted"; 0: it
+    prints nothing. A loaded machine delays one run, a fault of xupc each: after a late one another
+    run counts, `RUNS` in all.
     """
     run = partial(
         launch, n, PROGRAM, nodes=nodes, env=env, timeout=timeout,
@@ -109,9 +111,10 @@ def bring_about(
     late = []
     for _ in range(RUNS):
         end, struck = _end_of(run(), via)
-        if not struck or end.seconds < ALL_GONE:
+        delay = end.number("interrupted") - end.number("struck") if promptly else -1.0
+        if (not struck or end.seconds < ALL_GONE) and delay < promptly:
             return end
-        late.append(f"{end.seconds:.1f} s after the blow\n{end.result.report()}")
+        late.append(f"{delay:.1f} and {end.seconds:.1f} s after the blow\n{end.result.report()}")
     raise AssertionError("\n".join(late))
 
 

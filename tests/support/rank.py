@@ -38,7 +38,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 OURS = re.compile(r"/dev/shm/(xupc|#)|memfd:xupc")
 LASTING = "xupc-deadline"  # a thread of Python's that xupc starts once in a process
 WARNING = 30  # of logging
-ENDING = 2.0  # seconds that threads of a program have to end after it
+ENDING = 10.0  # the most seconds that threads of a program have to end after it
 PROBED = 4  # new communicators that are looked at for messages that stayed
 WATCHED = ("builtins", "ctypes", "mpi4py.MPI", "numpy", "os", "secrets", "signal", "socket", "sys",
            "threading", "time")  # fmt: skip
