@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from support.launch import Result, launch
+from support.launch import BUSY, LIMIT, Result, launch
 from support.pool import Pool, fits, repeat_command
 from support.processor_times import ProcessorTimes
 from support.progress import Progress
@@ -157,17 +157,19 @@ def live(pool: Pool) -> Callable[..., Result]:
     "failure" for any but 0, or None for all; the rest as for `support.launch.launch`. The failure
     shows all output. A program that is to end well runs in the pool (`support/pool.py`), unless it
     needs a job of its own: because it kills, forks, uses up what a process has, or looks at that.
-    With another `expect` a job of its own is the default.
+    With another `expect` a job of its own is the default. `timeout` is for a machine that does
+    nothing else: beside other jobs a program may take `BUSY` times as long.
     """
 
     def run(
         n: int, program: str | Path, *, expect: int | str | None = 0, own_job: bool | None = None,
-        **options: Any,
+        timeout: float = LIMIT, **options: Any,
     ) -> Result:  # fmt: skip
         __tracebackhide__ = True
         alone = expect != 0 if own_job is None else own_job
         pooled = not alone and fits(n, **options)
-        result = (pool.launch if pooled else launch)(n, program, **options)
+        run_it = pool.launch if pooled else launch
+        result = run_it(n, program, timeout=BUSY * timeout, **options)
         if expect == "failure":
             good = result.returncode != 0
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.failing_jobs import bring_about, by_thread
-from support.launch import launch
+from support.launch import BUSY, launch
 
 from xupc.backends.native.native_core import core
 
@@ -54,7 +54,7 @@ def test_threads_know_who_they_are_when_the_job_is_broken(tmp_path: Path) -> Non
 @pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
 def test_mpi_s_start_has_a_limit(via: str) -> None:
     args = ["stops_before_init"]
-    result = launch(3, PROGRAM, args=args, env=TIMEOUT, via=via, timeout=40, grace=5)
+    result = launch(3, PROGRAM, args=args, env=TIMEOUT, via=via, timeout=BUSY * 40, grace=5)
     assert result.clean, result.report()
     assert result.returncode != 0
     words = "s for other threads in MPI's start"

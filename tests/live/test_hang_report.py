@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from support.launch import (
+    BUSY,
     PROJECT,
     TEST_TAG,
     import_path,
@@ -114,7 +115,7 @@ class Job:
         """Return the output of `xupc hang-report`."""
         done = subprocess.run(
             [sys.executable, "-m", "xupc", "hang-report", str(job), *options],
-            cwd=PROJECT, capture_output=True, text=True, timeout=30, check=False,
+            cwd=PROJECT, capture_output=True, text=True, timeout=BUSY * 30, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -149,7 +150,7 @@ def running(
                 cwd=PROJECT, start_new_session=True,
             )  # fmt: skip
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + BUSY * 30
             while said.read_bytes().count(b"up\n") < len(ways):
                 assert time.monotonic() < deadline, said.read_text()
                 time.sleep(0.02)
@@ -172,7 +173,7 @@ def running(
 )
 def test_a_hang_error_shows_all_threads(ways: str, nodes: str | None) -> None:
     result = launch(
-        4, PROGRAM, args=ways.split(), nodes=nodes, env={"XUPC_TIMEOUT": "1"}, timeout=40,
+        4, PROGRAM, args=ways.split(), nodes=nodes, env={"XUPC_TIMEOUT": "1"}, timeout=BUSY * 40,
         via="xupc run",
     )  # fmt: skip
     assert result.returncode != 0, result.report()
@@ -245,7 +246,7 @@ def test_jobs_are_listed() -> None:
     with running(["gather", "sleep"]) as job:
         listed = subprocess.run(
             [sys.executable, "-m", "xupc", "hang-report"], cwd=PROJECT, capture_output=True,
-            text=True, timeout=30, check=True,
+            text=True, timeout=BUSY * 30, check=True,
         )  # fmt: skip
         assert f"{job.pid(0)}: 2 threads, {PROGRAM}" in listed.stdout
         assert f"XUPC_JOB {job.tag}" in listed.stdout
@@ -265,7 +266,7 @@ def test_a_signal_to_a_thread_in_c_code_is_answered_by_another() -> None:
 def test_there_is_no_such_job() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "xupc", "hang-report", "1234567890"], cwd=PROJECT,
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=BUSY * 30, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "there is no job 1234567890" in done.stderr

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from support.death_trials import Death, trials
-from support.launch import Result, launch, mpi_family
+from support.launch import BUSY, Result, launch, mpi_family
 from support.soak import amount, figure, seed, share
 
 pytestmark = pytest.mark.soak
@@ -24,7 +24,7 @@ def test_nothing_is_left_of_a_job_whose_thread_dies(part: int) -> None:
     def run(death: Death, folder: str) -> tuple[Result, list[str], float]:
         environment = {**death.environment, "XUPC_SHM_DIR": folder}
         result = launch(
-            4, PROGRAM, nodes=death.nodes, env=environment, timeout=40, via=death.via,
+            4, PROGRAM, nodes=death.nodes, env=environment, timeout=BUSY * 40, via=death.via,
             args=[death.arguments], grace=death.seconds,
         )  # fmt: skip
         now, left = time.monotonic(), list(result.leftovers)

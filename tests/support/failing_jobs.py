@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from support.launch import (
+    BUSY,
     PROJECT,
     RUNS,
     TEST_TAG,
@@ -95,7 +96,7 @@ def bring_about(
     via: str = "xupc run",
     nodes: str | None = None,
     env: Mapping[str, str | None] | None = None,
-    timeout: float = 40.0,
+    timeout: float = BUSY * 40.0,
     promptly: float = 0.0,
 ) -> End:
     """Run a scenario of thread_failures.py; it must end by itself, with nothing left in time.
@@ -181,7 +182,7 @@ def started(
                 cwd=PROJECT, start_new_session=True, preexec_fn=_heed_interrupts,
             )  # fmt: skip
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + BUSY * 30
             while said.read_bytes().count(b"up\n") < up:
                 assert time.monotonic() < deadline, said.read_text()
                 time.sleep(0.02)

@@ -25,8 +25,9 @@ from xupc.cli.mpi import Mpi, clean_environment, find_mpi, identify
 from xupc.cli.processes import tagged
 
 __all__ = [
-    "RUNS", "SLOW_ENGINE", "TEST_TAG", "Result", "import_path", "job_environment_of_a_test",
-    "launch", "leftovers", "mpi_family", "program_file", "shared_files",
+    "BUSY", "LIMIT", "RUNS", "SLOW_ENGINE", "TEST_TAG", "Result", "import_path",
+    "job_environment_of_a_test", "launch", "leftovers", "mpi_family", "program_file",
+    "shared_files",
 ]  # fmt: skip
 
 TEST_TAG = "XUPC_TEST_JOB"
@@ -34,6 +35,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 SITE = PROJECT / "tests" / "site"
 GRACE = 5.0
 SHARED = Path("/dev/shm")
+LIMIT = 60.0
+"""Seconds that a program has, unless its test says otherwise."""
+BUSY = 3
+"""How many times as long a program may take on a machine that is busy with other things."""
 RUNS = 3
 """A loaded machine disturbs the times of a run or two; a fault of xupc shows in so many."""
 SLOW_ENGINE = core is None or os.environ.get("XUPC_ENGINE") == "python"
@@ -143,7 +148,7 @@ def launch(
     *,
     nodes: str | None = None,
     env: Mapping[str, str | None] | None = None,
-    timeout: float = 60.0,
+    timeout: float = LIMIT,
     args: Sequence[str] = (),
     launcher_args: Sequence[str] = (),
     python: str = sys.executable,

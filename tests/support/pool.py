@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 
 from support.launch import (
     GRACE,
+    LIMIT,
     PROJECT,
     TEST_TAG,
     Result,
@@ -239,7 +240,7 @@ class Pool:
         *,
         nodes: str | None = None,
         env: Mapping[str, str | None] | None = None,
-        timeout: float = 60.0,
+        timeout: float = LIMIT,
         args: Sequence[str] = (),
         grace: float = GRACE,
         **_: Any,
