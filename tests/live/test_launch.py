@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from support.launch import launch, leftovers, mpi_family, shared_files
+from support.launch import BUSY, RUNS, launch, leftovers, mpi_family, shared_files
 
 pytestmark = pytest.mark.once
 
 PROGRAM = "tests/live/programs/mpi_jobs.py"
+AT_ONCE = 4.0  # seconds; the launcher would wait for 5 until it ends threads that go on
 VIA = pytest.mark.parametrize("via", ["mpiexec", "xupc run"])
 
 
@@ -39,12 +40,14 @@ def test_nodes_reach_the_program(via: str) -> None:
 
 @VIA
 def test_a_hanging_job_is_killed_whole(via: str) -> None:
-    began = time.monotonic()
-    # to start takes seconds on a busy machine
-    result = launch(3, PROGRAM, args=["hangs"], timeout=10, via=via)
-    assert result.timed_out
-    assert time.monotonic() - began < 17
-    assert result.leftovers == ()
+    for limit in (10, BUSY * 10):  # to start takes seconds on a busy machine
+        began = time.monotonic()
+        result = launch(3, PROGRAM, args=["hangs"], timeout=limit, via=via)
+        assert result.timed_out
+        assert time.monotonic() - began < 2 * limit
+        assert result.leftovers == ()
+        if result.stacks.count(" in sleeps\n") + result.stacks.count(" in waits\n") == 3:
+            break
     # What it had said is in the report.
     assert result.stdout.split() == ["before"] * 3
     assert "before" in result.report()
@@ -120,10 +123,16 @@ def test_xupc_run_time_limit() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_to_xupc_run_ends_the_job(number: int) -> None:
     # One "thread": a program that starts `xupc run`, sends it the signal and looks at its status.
-    result = launch(1, PROGRAM, args=["sends_a_signal_to_a_job", str(int(number))], timeout=30)
+    args = ["sends_a_signal_to_a_job", str(int(number))]
     status = -number if number in (signal.SIGKILL, signal.SIGINT) else 128 + number
-    assert result.stdout.split() == [str(status), "True"], result.report()
-    assert result.clean, result.report()
+    for _ in range(RUNS):
+        result = launch(1, PROGRAM, args=args, timeout=BUSY * 30)
+        assert result.clean, result.report()
+        found, seconds = result.stdout.split()
+        assert found == str(status), result.report()
+        if float(seconds) < AT_ONCE:
+            return
+    pytest.fail(result.report(), pytrace=False)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="knows the threads' ends on Linux only")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.launch import Result, launch
+from support.launch import SOON, Result, launch
 
 PROGRAM = "tests/live/programs/notify_and_wait.py"
 
@@ -16,7 +16,7 @@ def test_threads_that_wait_for_each_other_are_told_at_once(nodes: str | None) ->
     result = launch(2, PROGRAM, nodes=nodes, args=["crosswise"])
     assert result.returncode != 0, result.report()
     assert "threads wait for each other" in result.stderr, result.report()
-    assert result.seconds < 20, result.report()
+    assert result.seconds < SOON, result.report()
 
 
 @pytest.mark.parametrize("nodes", [None, "3x1", "2,1", "1,2"])

@@ -25,7 +25,7 @@ from xupc.cli.mpi import Mpi, clean_environment, find_mpi, identify
 from xupc.cli.processes import tagged
 
 __all__ = [
-    "BUSY", "LIMIT", "RUNS", "SLOW_ENGINE", "TEST_TAG", "Result", "import_path",
+    "BUSY", "LIMIT", "RUNS", "SLOW_ENGINE", "SOON", "TEST_TAG", "Result", "import_path",
     "job_environment_of_a_test", "launch", "leftovers", "mpi_family", "program_file",
     "shared_files",
 ]  # fmt: skip
@@ -39,6 +39,9 @@ LIMIT = 60.0
 """Seconds that a program has, unless its test says otherwise."""
 BUSY = 3
 """How many times as long a program may take on a machine that is busy with other things."""
+SOON = BUSY * 15.0
+"""Seconds in which a job ends, its start included, if a failure is detected at once: programs whose
+threads never come wait longer."""
 RUNS = 3
 """A loaded machine disturbs the times of a run or two; a fault of xupc shows in so many."""
 SLOW_ENGINE = core is None or os.environ.get("XUPC_ENGINE") == "python"

@@ -129,7 +129,7 @@ def naps() -> None:
 
 @case
 def sends_a_signal_to_a_job(number: str) -> None:
-    """Start `xupc run`, send it the signal, print its status and whether it ended in time."""
+    """Start `xupc run`, send it the signal, print its status and how many seconds it took."""
     # A shell may have had us ignore SIGINT, as it does for background jobs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     words = [sys.executable, "-m", "xupc", "run", "-n", "3", __file__, "naps"]
@@ -138,7 +138,7 @@ def sends_a_signal_to_a_job(number: str) -> None:
     threads = [int(job.stdout.readline().split()[0]) for _ in range(3)]
     began = time.monotonic()
     job.send_signal(int(number))
-    print(job.wait(), time.monotonic() - began < 4)
+    print(job.wait(), time.monotonic() - began)
     for pid in threads:  # after SIGKILL the kernel has notified the launcher, which ends the job
         await_end(pid)
 
