@@ -35,7 +35,9 @@ __all__ = ["Job", "Run", "StartError"]
 _START = 60.0  # seconds for all threads to collect their tests
 _OTHERS = 3.0  # seconds from the first thread that fails to the end of the others
 _END = 10.0  # seconds for an idle job to end
+_WRITING = 2.0  # the most seconds after a time limit until threads have written their stacks
 _WAIT = 0.6  # part of a test's time after which a wait in xupc raises HangError
+_WHOLE = (" in <module>\n", "  ...\n")  # the last line of stacks, whole or cut by faulthandler
 _MOST_OUTPUT = 100_000  # bytes of a thread's output that are shown
 _LONGEST = 90  # characters of a folder's name; the address of a socket has 107
 _RANK = Path(__file__).with_name("rank.py")
@@ -272,7 +274,8 @@ class Job:
         """Note why a test did not end on all threads, and where they are."""
         found.missing = sorted({*left, *died})
         if left and not died:
-            found.where = report_of(self._tag) or self._stacks(left)
+            late = seconds >= self.setting.timeout
+            found.where = report_of(self._tag) or self._stacks(left, _WRITING if late else 0.0)
         if died:
             self._thread.join(_OTHERS)  # until its launcher has noticed
             found.launcher = self._said()
@@ -287,14 +290,19 @@ class Job:
             why = f"not at its end after {seconds:.1f} s"
         found.why = found.why or why
 
-    def _stacks(self, threads: set[int]) -> str:
-        """Return the Python stacks that threads have written shortly before the time limit."""
-        found = []
-        for rank in sorted(threads):
-            file = self._folder / f"stacks.{rank}"
-            text = file.read_text(errors="replace") if file.exists() else ""
-            found += [f"thread {rank}:\n{text}"] if text else []
-        return "\n".join(found)
+    def _stacks(self, threads: set[int], patience: float) -> str:
+        """Return the Python stacks that threads write shortly before the time limit.
+
+        `patience`: the seconds to wait for them, since a busy machine may run a thread late.
+        """
+        files = [(rank, self._folder / f"stacks.{rank}") for rank in sorted(threads)]
+        deadline = time.monotonic() + patience
+        while True:
+            found = {r: file.read_text(errors="replace") for r, file in files if file.exists()}
+            whole = [text for text in found.values() if text.endswith(_WHOLE)]
+            if len(whole) == len(files) or time.monotonic() >= deadline:
+                return "\n".join(f"thread {r}:\n{text}" for r, text in found.items() if text)
+            time.sleep(0.01)
 
     def _output(self) -> list[str]:
         """Return what each thread has printed since the last test."""
