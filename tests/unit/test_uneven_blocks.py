@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from xupc.api import uneven_blocks
+from xupc.api.uneven_arguments import UnevenArguments, VectorSide, sizes_of
 from xupc.api.uneven_blocks import Moves, rounds, size_class, wasteful
 
 SIZES = ((0,), (0, 1, 63), (64, 65, 500), (0, 70_000), (1 << 17, 3), (10, 300_000))
@@ -183,3 +184,18 @@ def test_one_long_block_is_wasteful() -> None:
     assert wasteful(1 << 20, 1 << 20, 8)
     assert not wasteful(1 << 20, 5 << 20, 8)
     assert not wasteful(1000, 1000, 64)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "words"),
+    [
+        ("at", TypeError, "'at'"), ([1.0], TypeError, ""), (3, TypeError, "3"),
+        ([1, 2, 3], ValueError, "3"), (range(9), ValueError, "9"), ([], ValueError, "0"),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_is_one_at_any_length(
+    given: object, kind: type[Exception], words: str
+) -> None:
+    side = VectorSide("dst", "counts", "displs", receives=True)
+    with pytest.raises(kind, match=f"expected 4 integers, one for each thread, got {words}"):
+        sizes_of(side, np.zeros(16), UnevenArguments({"counts": given}), 4, "call")

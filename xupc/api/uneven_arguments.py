@@ -159,10 +159,10 @@ def _check_places(
 
 def _integers(given: Any, threads: int, what: str) -> list[int]:
     expected = f"{what}: expected {threads} integers, one for each thread"
-    items = items_of(given, threads, expected)
-    if len(items) != threads:
-        raise ValueError(f"{expected}, got {len(items)}")
     try:
-        return list(map(operator.index, items))
+        found = list(map(operator.index, items_of(given, threads, expected)))
     except TypeError:
         raise TypeError(f"{expected}, got {show(given)}") from None
+    if len(found) != threads:
+        raise ValueError(f"{expected}, got {len(found)}")
+    return found

@@ -274,7 +274,8 @@ def main() -> None:
             print(number, label, state, "team" if s.team.parent else "world", flush=True)
         try:
             wrong, took = Trial(s, case, odd, random.Random(state)).run()
-            wrong = wrong or usable(s, number)
+            works = usable(s, number)  # calls of all threads, also where one found something wrong
+            wrong = wrong or works
         except BaseException:
             print(f"thread {world.rank}: {label}, state {state}", file=sys.stderr, flush=True)
             raise
