@@ -26,6 +26,7 @@ RANDOM = "tests/live/programs/drop_in_random.py"
 REQUESTS = "tests/live/programs/drop_in_requests.py"
 MANY = "tests/live/programs/drop_in_many.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
+SPAWNS = "tests/live/programs/mpi_spawn.py"
 REPLACED = "xupc.mpi.communicators.Comm"
 
 LAUNCHER = pytest.mark.launcher  # tests of `xupc run --mpi`
@@ -237,6 +238,14 @@ def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
     """As under ``python -m mpi4py``: threads that wait for the failed one do not go on."""
     result = live(2, PROGRAM, args=[what], via="xupc run", launcher_args=["--mpi"], expect=status)
     assert what == "exit" or "an error of the program" in result.stderr, result.report()
+
+
+@LAUNCHER
+@pytest.mark.parametrize("words", [[], ["--mpi"]])
+def test_a_program_that_spawns_processes(live: Live, words: list[str]) -> None:
+    """The launcher takes no process that has ended well for a dead one."""
+    result = live(1, SPAWNS, via="xupc run", launcher_args=words)
+    assert result.stdout.count("spawned") == 1, result.report()
 
 
 @LAUNCHER

@@ -81,7 +81,7 @@ def test_run_passes_everything_on(job: Recorder, program: str) -> None:
     own = ["--nodes", "2x2", "--timeout", "9", "-n", "7", "-x"]
     done = xupc("run", "-n", "4", "--nodes", "2x2", "--timeout", "5", program, *own)
     assert done.exit_code == 0, done.output
-    assert list(job.command[:4]) == ["/env/bin/mpiexec", "-disable-auto-cleanup", "-n", "4"]
+    assert list(job.command[:4]) == ["/env/bin/mpiexec", "-n", "4", sys.executable]
     assert list(job.command[-len(own) - 2 :]) == [sys.executable, program, *own]
     assert job.environment["XUPC_NODES"] == "2x2"
     assert job.environment["XUPC_TIMEOUT"] == "5"
@@ -175,7 +175,7 @@ def test_topo_is_a_job(job: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(host, "available_cores", lambda: 6)
     assert xupc("topo").exit_code == 0
-    assert list(job.command[2:4]) == ["-n", "6"]
+    assert list(job.command[1:3]) == ["-n", "6"]
     assert list(job.command[-2:]) == ["-m", "xupc.cli.topo"]
     assert xupc("topo", "-n", "4", "--nodes", "2x2").exit_code == 0
     assert job.environment["XUPC_NODES"] == "2x2"

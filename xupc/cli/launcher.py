@@ -85,13 +85,10 @@ def launcher_options(family: str, extra: Sequence[str] = (), *, recover: bool = 
         The user's own launcher options; ours that contradict them are left out.
     recover : bool
         Let the other threads live when one dies: xupc itself then reports which one it was, and
-        ends the job.
+        ends the job. MPICH's launcher needs no option for it: `rank_wrapper.py` sees to it.
     """
     options: list[str] = []
-    if family in ("mpich", "intelmpi"):
-        if recover and family == "mpich":
-            options.append("-disable-auto-cleanup")
-    elif family == "openmpi":
+    if family == "openmpi":
         if recover:
             options.append("--enable-recovery")
         if not {"--map-by", "--oversubscribe"} & set(extra):
