@@ -190,6 +190,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'xupc' has no attribute {name!r}")
     if name == "init":
         _load_all()
+    if name in _STARTS_MPI:
+        import_module(".comm.mpi_settings", __name__).prepare_start()
     value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.launch import PROJECT, SLOW_ENGINE
+from support.launch import PROJECT, SLOW_ENGINE, job_environment_of_a_test, mpi_family
 from support.soak import WHOLE, amount, figure, seed, share
 
 from xupc.backends.native.native_core import core
+from xupc.cli.launcher import job_command
+from xupc.cli.mpi import find_mpi
 
 CHECKS = "tests/live/programs/drop_in.py"
 CALLS = "tests/live/programs/drop_in_calls.py"
@@ -246,6 +251,22 @@ def test_a_program_that_spawns_processes(live: Live, words: list[str]) -> None:
     """The launcher takes no process that has ended well for a dead one."""
     result = live(1, SPAWNS, via="xupc run", launcher_args=words)
     assert result.stdout.count("spawned") == 1, result.report()
+
+
+@pytest.mark.skipif(mpi_family() != "openmpi", reason="only Open MPI prints")
+@pytest.mark.parametrize("nodes", ["1x2", "2x1"])
+def test_windows_print_nothing_under_a_plain_launcher(nodes: str) -> None:
+    """Open MPI leaves out windows that only print an error: the program's own, and ours."""
+    environment = job_environment_of_a_test(uuid.uuid4().hex)
+    environment.pop("OMPI_MCA_osc", None)
+    environment |= {"XUPC_COMM": "force", "XUPC_NODES": nodes}
+    words = [sys.executable, "-m", "xupc.mpi", str(PROJECT / PROGRAM), "window"]
+    command = job_command(find_mpi(), 2, words, environment=environment, recover=False)
+    done = subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True, timeout=120
+    )
+    assert sorted(done.stdout.split("\n")) == ["", *["xupc.mpi.communicators 2"] * 2], done
+    assert "UCX" not in done.stderr, done
 
 
 @LAUNCHER

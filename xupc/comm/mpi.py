@@ -22,6 +22,7 @@ from ..backends.native.native_core import core
 from ..backends.protocol import Instance
 from ..errors import XupcError, show
 from .datatypes import Datatypes, Grid
+from .mpi_settings import prepare_start
 from .requests import Requests
 from .tags import (
     LOW_BITS,
@@ -274,9 +275,7 @@ def start_mpi() -> None:
     starts it with the other settings of ``mpi4py.rc``; then `end_mpi` finalizes it.
     """
     global _started_in
-    if "mpi4py.MPI" not in sys.modules and not os.path.isdir("/sys/class/infiniband"):
-        # without such a device Open MPI's UCX windows print a warning on stdout
-        os.environ.setdefault("OMPI_MCA_osc", "^ucx")
+    prepare_start()
     from mpi4py import MPI, rc
 
     if MPI.Is_finalized():

@@ -13,6 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from ..comm.mpi_settings import prepare_start
+
 __all__ = ["install", "install_on_import"]
 
 MODULE = "mpi4py.MPI"
@@ -51,6 +53,7 @@ def install_on_import() -> None:
     if MODULE in sys.modules:
         install()
     else:
+        prepare_start()
         sys.meta_path.insert(0, _Finder())
 
 

@@ -63,6 +63,9 @@ elif what == "counts":
     half = comm.Split(comm.rank % 2)
     half.bcast(1)
     half.Free()
+elif what == "window":
+    MPI.Win.Allocate(8, 1, comm=comm).Free()
+    print(f"{type(comm).__module__} {comm.allreduce(1)}")
 elif what == "finalized":
     comm.Barrier()
     MPI.Finalize()
