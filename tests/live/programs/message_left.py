@@ -1,10 +1,10 @@
 """No notice about a call outlives the communicator that it was sent on.
 
-A thread is so late that the others ask about its call. It need not look for their notices. MPI may
-give the number of a freed communicator to the next one, where a notice that stayed would match a
-receive of the program, or seem to be about a later call of xupc.
+A thread is so late that the others send it questions about its call, which it need not read. MPI
+may give the number of a freed communicator to the next one, where a notice that stayed would match
+a receive of the program, or seem to be about a later call of xupc.
 
-Argument: whose notices, "world" or "team".
+Argument: on which communicator, "world" or "team".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from support.checked_calls import ALGORITHMS, SYNC
 
 import xupc
 
-LATE = 0.8  # seconds; the others ask after half a second
+LATE = 0.8  # seconds; questions are sent after half a second
 COMMUNICATORS = 8  # more than xupc has freed
 
 

@@ -6,6 +6,7 @@ Every thread must get an error before anything moves, and the next call must wor
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def wrong_on_one(T: int, me: int) -> None:
          lambda: gather_all(dst, src, [4] if one else [4] * T))  # fmt: skip
     for few in ("4", [4.0], [None]):  # a wrong type is one at any length
         case(TypeError, f"counts: expected {T} integers, one for each thread, got {few!r}",
-             lambda few=few: gather_all(dst, src, few if one else [4] * T))  # fmt: skip
+             partial(gather_all, dst, src, few if one else [4] * T))  # fmt: skip
     case(ValueError, "counts[0]: expected at least 0, got -1",
          lambda: gather_all(dst, src, [-1 if one else 4] + [4] * (T - 1)))  # fmt: skip
     case(ValueError, f"dst: expected at least {4 * T} elements, the sum of counts, got 2",
