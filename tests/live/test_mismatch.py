@@ -71,7 +71,7 @@ def test_being_late_is_no_mismatch(live: Callable[..., Any], threads: int, nodes
 
 
 @pytest.mark.waits
-@pytest.mark.parametrize("whose", ["world", pytest.param("team", marks=ONCE)])
+@pytest.mark.parametrize("whose", ["world", pytest.param("team", marks=ONCE), "in each call"])
 def test_no_notice_stays_on_a_freed_communicator(live: Callable[..., Any], whose: str) -> None:
     """The thread that was late has not read the notices when the communicator ends."""
     result = live(3, f"{PROGRAMS}/message_left.py", nodes="2,1", args=[whose])

@@ -6,10 +6,12 @@ A fake team stands at operation 7; fingerprints after operations 5, 6 and 7 are 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from xupc.backends.wait import WaitState
 from xupc.health.mismatch_recovery import (
     ANSWER,
     FOUND,
@@ -44,6 +46,11 @@ class FakeLink:
 
     coming: list[tuple[int, bytes]] = field(default_factory=list)
     sent: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    unread_by: set[int] = field(default_factory=set)
+
+    def unread(self) -> set[int]:
+        """Return the threads that have read less than was sent."""
+        return set(self.unread_by)
 
     def take_any(self, _kind: int) -> tuple[int, bytes] | None:
         """Return the next notice, or None."""
@@ -52,6 +59,12 @@ class FakeLink:
     def send_notice(self, rank: int, _kind: int, data: bytes) -> None:
         """Keep what is sent."""
         self.sent.append((rank, WORD.unpack(data)))
+        self.unread_by.add(rank)
+
+    def taken(self) -> list[tuple[int, int]]:
+        """Return what was sent since the last time, as (rank, operation)."""
+        sent, self.sent = self.sent, []
+        return [(rank, op) for rank, (_, _, op, _) in sent]
 
 
 class FakeTeam:
@@ -60,10 +73,26 @@ class FakeTeam:
     def __init__(self) -> None:
         self.core, self.link = FakeCore(), FakeLink()
         self.rank, self.exchange_group = 0, (0, 1, 2)
+        self.exchanges = False
 
     def receive(self, *notices: tuple[int, int, int]) -> None:
         """Queue notices (kind, operation, fingerprint) of thread 2."""
         self.link.coming += [(2, WORD.pack(kind, SINCE, op, fp)) for kind, op, fp in notices]
+
+
+class FakeCall:
+    """Stand for a call without a barrier that waits for messages."""
+
+    at_barrier = False
+    net = None
+    plan = SimpleNamespace(sync=("no", "no"))
+
+    def __init__(self, team: FakeTeam, op: int) -> None:
+        self.owner, self.op, self.fp = team, op, FP.get(op, 0)
+
+    def suspect(self) -> bool:
+        """Return that no thread of the node is suspected."""
+        return False
 
 
 @pytest.fixture
@@ -135,3 +164,29 @@ def test_a_mismatch_found_ahead_counts_when_this_thread_gets_there(team: FakeTea
 def test_the_others_are_notified_once_each(team: FakeTeam) -> None:
     detector(team).notify_others()
     assert team.link.sent == [(rank, (FOUND, SINCE, VERIFIED, 0)) for rank in (1, 2)]
+
+
+def test_a_thread_that_reads_no_notice_gets_one(team: FakeTeam) -> None:
+    """The one that is always last never waits: notices would pile up there, one in each call."""
+    here: Any = detector(team)
+    for op in (5, 6, 7):
+        call, waiting = FakeCall(team, op), WaitState(None)
+        here.seen(call, waiting)
+        assert team.link.taken() == [], "it has not waited for long"
+        waiting.moved_at = 0
+        for _ in range(3):
+            here.seen(call, waiting)
+        assert team.link.taken() == [(1, op), (2, 5)][: 1 + (op == 5)]
+        team.link.unread_by.discard(1)
+    team.link.unread_by.clear()
+    here.seen(call, waiting)
+    assert team.link.taken() == [(2, 7)], "the question of the wait that goes on"
+    here.seen(call, waiting)
+    assert team.link.taken() == []
+
+
+def test_only_threads_that_read_answers_get_them(team: FakeTeam) -> None:
+    team.exchange_group = (0, 1)
+    team.receive((QUESTION, 9, OTHER))
+    assert not detector(team).read_notices()
+    assert team.link.sent == []

@@ -35,7 +35,7 @@ def differences(
     core = SimpleNamespace(
         op=op, since=since, fp_after=lambda i: 100 + i if since < i <= core.op else 0
     )
-    team: Any = SimpleNamespace(core=core, link=Ears(words))
+    team: Any = SimpleNamespace(core=core, link=Ears(words), exchange_group=range(3))
     return MismatchDetector(team), team
 
 

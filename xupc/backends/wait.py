@@ -67,9 +67,11 @@ class WaitState:
         the agreement, for reports.
     place
         The team and operation of the wait, so that threads that wait for each other are found.
-    warned, published, asked
-        True after a warning of a long wait, after its publication to the threads of the machine,
-        and after a question to the other nodes.
+    warned, published
+        True after a warning of a long wait, and after its publication to the threads of the
+        machine.
+    asked
+        The ranks that were sent a question about the call.
     look
         True if it is time to look for calls on other nodes that differ.
     """
@@ -95,7 +97,7 @@ class WaitState:
         self.next_watch = self.since + SLICE_NS
         self.look = False
         self.moved_at = self.since
-        self.asked = False
+        self.asked: set[int] = set()
 
     @property
     def name(self) -> str:

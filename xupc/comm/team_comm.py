@@ -63,7 +63,7 @@ class TeamComm:
         self.size = comm.Get_size()
         self.early: dict[tuple[int, int], bytes] = {}
         self._rooms: dict[int, bytearray] = {}
-        self._notices: list[Request] = []
+        self._notices: list[tuple[int, Request]] = []  # on their way, with their receivers
 
     def among(self, ranks: Sequence[int]) -> TeamComm:
         """Create a communicator of these ranks; blocking, and only these ranks call it."""
@@ -129,8 +129,13 @@ class TeamComm:
 
     def send_notice(self, to: int, tag: int, data: bytes) -> None:
         """Send a small message that its receiver may never look for; `free` receives it then."""
-        self._notices = [request for request in self._notices if not request.Test()]
-        self._notices.append(self.comm.Issend([data, len(data), self.mpi.BYTE], to, tag))
+        self._notices.append((to, self.comm.Issend([data, len(data), self.mpi.BYTE], to, tag)))
+
+    def unread(self) -> set[int]:
+        """Return the ranks that have not received a notice yet."""
+        self.mpi.Request.Testsome([request for _, request in self._notices])
+        self._notices = [(to, r) for to, r in self._notices if r != self.mpi.REQUEST_NULL]
+        return {to for to, _ in self._notices}
 
     def recv_into(self, of: int, tag: int, buffer: bytearray) -> Request:
         """Start to receive a small message of at most the buffer's size."""
@@ -188,7 +193,7 @@ class TeamComm:
         while received is None or not received.Test():
             while self.take_any(self.mpi.ANY_TAG) is not None:
                 pass
-            if received is None and self.network.all_done(self._notices):
+            if received is None and not self.unread():
                 received = self.comm.Ibarrier()
             os.sched_yield()
         self.comm.Free()

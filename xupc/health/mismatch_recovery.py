@@ -150,9 +150,8 @@ class MismatchDetector:
         if instance.suspect():
             return True
         at_barrier = instance.at_barrier
-        if waiting.stalled and not waiting.asked and not at_barrier:
-            waiting.asked = True
-            self._notify_all(QUESTION, instance.op, instance.fp)
+        if waiting.stalled and not at_barrier:
+            self._ask(instance, waiting.asked)
         if not team.exchanges:
             return False
         if self.read_notices():
@@ -164,14 +163,27 @@ class MismatchDetector:
         early = (team.link.peek(r, tag) for r in team.exchange_group if r != team.rank)
         return any(data is not None and differs(data, mine) for data in early)
 
+    def _ask(self, instance: RecordedCall, asked: set[int]) -> None:
+        """Send the question about a call to the others that have read all notices so far.
+
+        A thread that is always the last one never waits, and reads none: it must not get one more
+        in each call.
+        """
+        if len(asked) < len(self._others):
+            unread = self.team.link.unread()
+            for rank in self._others:
+                if rank not in asked and rank not in unread:
+                    asked.add(rank)
+                    self._notify(rank, QUESTION, instance.op, instance.fp)
+
     def notify_others(self) -> None:
         """Notify the others of a mismatch; calls known to be equal still complete."""
-        self._notify_all(FOUND, self.team.core.verified, 0)
+        for rank in self._others:
+            self._notify(rank, FOUND, self.team.core.verified, 0)
 
-    def _notify_all(self, kind: int, op: int, fp: int) -> None:
-        for rank in self.team.exchange_group:
-            if rank != self.team.rank:
-                self._notify(rank, kind, op, fp)
+    @property
+    def _others(self) -> list[int]:
+        return [rank for rank in self.team.exchange_group if rank != self.team.rank]
 
     def _notify(self, rank: int, kind: int, op: int, fp: int) -> None:
         """Send a notice to a rank; not tracked, since a mismatch would cancel it."""
@@ -192,7 +204,7 @@ class MismatchDetector:
                 continue
             if kind == QUESTION:
                 self._asked[rank] = since, op, fp
-                if op > core.op:
+                if op > core.op and rank in self.team.exchange_group:  # others read no answer
                     self._notify(rank, ANSWER, core.op, core.fp_after(core.op))
             elif kind == FOUND:
                 self._found.append((since, op))
