@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.failing_jobs import by_thread
-from support.launch import PROJECT, launch
+from support.launch import PROJECT, RUNS, launch
 
 from xupc.call_trace.file import load
 from xupc.call_trace.join import Trace, join
@@ -60,15 +60,17 @@ def blamed(trace: Trace, at: str) -> set[int]:
 def test_a_trace_names_the_thread_that_was_late(
     live: Live, late: int, nodes: str | None, env: dict[str, str], tmp_path: Path
 ) -> None:
-    path = tmp_path / "t.json"
-    traced(live, path, late, nodes=nodes, env=env)
-    trace = load(path)
-    assert blamed(trace, line("late")) == {late}
-    assert not folder_of(path).exists()
-    slices = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
-    mine = [e for e in slices if e.get("args", {}).get("line", "").endswith(line("late"))]
-    assert sorted(e["tid"] for e in mine) == [0, 1, 2]
-    others = [e["args"] for e in mine if e["tid"] != late]
+    for turn in range(RUNS):  # a busy machine may have another thread come even later
+        path = tmp_path / f"{turn}.json"
+        traced(live, path, late, nodes=nodes, env=env)
+        assert not folder_of(path).exists()
+        slices = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+        mine = [e for e in slices if e.get("args", {}).get("line", "").endswith(line("late"))]
+        assert sorted(e["tid"] for e in mine) == [0, 1, 2]
+        others = [e["args"] for e in mine if e["tid"] != late]
+        if all(e.get("waited for thread") == late for e in others):
+            break
+    assert blamed(load(path), line("late")) == {late}
     assert all(e["waited for thread"] == late and e["bytes"] == 64 for e in others)
     assert all(e["waited ns"] > 10_000_000 for e in others)  # a wait is seen after 50 ms
     assert {e["args"]["variant"].partition(":")[0] for e in mine} <= {"pull", "push", "multicore"}
