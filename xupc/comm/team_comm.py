@@ -128,7 +128,8 @@ class TeamComm:
         return self.comm.Isend([data, len(data), self.mpi.BYTE], to, tag)
 
     def send_notice(self, to: int, tag: int, data: bytes) -> None:
-        """Send a small message that its receiver may never look for; `free` receives it then."""
+        """Send a small message that its receiver may never look for; `settle` receives it then."""
+        self.unread()
         self._notices.append((to, self.comm.Issend([data, len(data), self.mpi.BYTE], to, tag)))
 
     def unread(self) -> set[int]:
@@ -182,12 +183,12 @@ class TeamComm:
         win.Lock_all(self.mpi.MODE_NOCHECK)
         return Window(self, win)
 
-    def free(self) -> None:
-        """Free the communicator; blocking, and all its threads call it.
+    def settle(self) -> None:
+        """Receive the notices that no thread has looked for; blocking, and all threads call it.
 
-        First all threads receive the notices that they have not looked for. MPICH gives the
-        number of a freed communicator to a later one, which would receive what stayed, be it one
-        of xupc's or of the program's.
+        Call it before `free` if there can have been any. MPICH gives the number of a freed
+        communicator to a later one, which would receive what stayed, be it one of xupc's or of the
+        program's.
         """
         received: Request | None = None  # complete when no thread has a notice on its way
         while received is None or not received.Test():
@@ -196,6 +197,9 @@ class TeamComm:
             if received is None and not self.unread():
                 received = self.comm.Ibarrier()
             os.sched_yield()
+
+    def free(self) -> None:
+        """Free the communicator; blocking, and all its threads call it."""
         self.comm.Free()
 
 

@@ -465,6 +465,7 @@ class Job(JobState):
             self.release(self.heap)
             self.heap.unmap()
             self.node_comm.Free()
+            self.link.settle()
         if self.recorder is not None:
             self.recorder.stop(self.info, self.link)
         self.agreement.agree([0])  # Open MPI does not wait in an agreement on nothing

@@ -125,6 +125,7 @@ class TeamResources:
         self.heap.unmap()
         if self.node_comm is not self.link.comm:
             self.node_comm.Free()
+        self.link.settle()
         self.link.free()
         self.sync = None
 
