@@ -114,13 +114,14 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
   overflow. The rules for `Allreduce` and `Reduce` decide. All threads have to give the same
   `MPI.Op`.
 - An object that cannot be pickled raises its error on its thread, before the call reaches the
-  others.
+  others. One that cannot be read raises it where it is read, and no other thread waits for that.
 - A wrong argument raises mpi4py's error on that thread alone.
 - Calls that differ between threads raise `CollectiveMismatchError`. It names the methods, and so do
   reports of hangs and recorded calls (`XUPC_TRACE`).
-- After `Barrier`, and `Wait` of `Ibarrier`, one look without a wait (`Iprobe`, `Win.Test`) finds
-  what other threads have done in MPI before it, as with MPI's own barrier. After other collectives
-  it may need a second look.
+- After a call for which this thread waits for another one, and after `Wait` of its request, one look
+  without a wait (`Iprobe`, `Win.Test`) finds what that thread has done in MPI before the call, as
+  with MPI's own collectives.
+- A call works where a program has few calls left of Python's recursion limit, as mpi4py's does.
 - `Free` waits for no thread.
 - Several Python threads of a process may be inside such calls at once, each on a communicator of
   its own. This needs one node, the native core, and an MPI that allows calls from several threads

@@ -29,6 +29,9 @@ NEIGHBOURS = "tests/live/programs/drop_in_neighbours.py"
 AUTO = "tests/live/programs/drop_in_auto.py"
 RANDOM = "tests/live/programs/drop_in_random.py"
 REQUESTS = "tests/live/programs/drop_in_requests.py"
+FAULTS = "tests/live/programs/drop_in_faults.py"
+RANDOM_OBJECTS = "tests/live/programs/drop_in_random_objects.py"
+LARGE = "tests/live/programs/drop_in_large.py"
 MANY = "tests/live/programs/drop_in_many.py"
 PROGRAM = "tests/live/programs/mpi_program.py"
 SPAWNS = "tests/live/programs/mpi_spawn.py"
@@ -126,6 +129,53 @@ def test_random_calls(live: Live, n: int, nodes: str | None, switch: str) -> Non
     words = [str(seed()), str(share(800))]
     result = live(n, RANDOM, args=words, nodes=nodes, env={"XUPC_COMM": switch})
     assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.soak
+@pytest.mark.rotates
+@pytest.mark.parametrize("switch", ["auto", "force"])
+@pytest.mark.parametrize(
+    ("n", "nodes"),
+    [
+        (2, None), (3, "2,1"), pytest.param(5, None, marks=pytest.mark.once),
+        *([(4, "2x2"), (6, "3,1,2"), (7, None)] if WHOLE else []),
+    ],
+)  # fmt: skip
+def test_random_objects(live: Live, n: int, nodes: str | None, switch: str) -> None:
+    """The results of random calls on objects of all kinds equal those of mpi4py."""
+    words = [str(seed()), str(amount(60, 2_000)), str(amount(500_000, 4_000_000))]
+    env = {"XUPC_COMM": switch}
+    result = live(n, RANDOM_OBJECTS, args=words, nodes=nodes, env=env, timeout=amount(90, 900))
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.rotates
+@pytest.mark.parametrize("switch", ["auto", "force"])
+@pytest.mark.parametrize("check", checks(FAULTS))
+@pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
+def test_errors_of_the_program(
+    live: Live, n: int, nodes: str | None, check: str, switch: str
+) -> None:
+    """An error on one thread leaves no other thread waiting, and the next calls work."""
+    if check == "deep" and SLOW_ENGINE:
+        pytest.skip("only the core can go beyond Python's limit")
+    result = live(n, FAULTS, args=[check], nodes=nodes, env={"XUPC_COMM": switch})
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not WHOLE, reason="takes 8 GiB of memory")
+@pytest.mark.parametrize("kind", ["array", "bytes"])
+@pytest.mark.parametrize("method", ["bcast", "gather", "allgather"])
+@pytest.mark.parametrize("nodes", [None, "1,1"])
+def test_an_object_beyond_2_gib(live: Live, nodes: str | None, method: str, kind: str) -> None:
+    """It arrives, and no thread holds more copies of it than it needs."""
+    words = [method, kind, str(2200 << 20)]
+    env = {"XUPC_COMM": "force"}
+    result = live(2, LARGE, args=words, nodes=nodes, env=env, own_job=True, timeout=600)
+    assert result.stdout.count("done") == 2, result.report()
+    found = next(line for line in result.stdout.splitlines() if line.startswith("peaks"))
+    figure(f"{method} of {kind} beyond 2 GiB, nodes {nodes or 1}", found)
 
 
 @pytest.mark.parametrize("program", [REPEATED, KEPT])

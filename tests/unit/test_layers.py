@@ -66,7 +66,7 @@ MPI_USERS = {
     "bench.machine", "bench.memory_probe", "bench.network_probe", "bench.pair_probe",
     "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
-    "mpi.communicators", "mpi.entry",
+    "mpi.communicators", "mpi.entry", "mpi.failures",
     "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
     "mpi.method_locks",
     "mpi.mismatch", "mpi.neighbours", "mpi.object_moves", "mpi.objects", "mpi.pickles",

@@ -25,7 +25,6 @@ def _barrier(_comm: Any) -> Ready:
 
 def _meet(team: Any) -> None:
     team.barrier()
-    team.state.job.network.catch_up()  # as MPI's barrier does: see mpi_progress.h
 
 
 def _bcast(comm: Any, buf: Any, root: int = 0) -> Ready:

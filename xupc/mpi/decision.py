@@ -15,7 +15,9 @@ import numpy as np
 from mpi4py import MPI
 
 from .carrier import team_for
+from .failures import of_program
 from .mismatch import carry
+from .pickles import PICKLING
 from .repeated import form_of
 
 __all__ = [
@@ -83,7 +85,9 @@ def taken_over(form: Callable[..., Ready]) -> Method:
         def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
             try:
                 nbytes, call, ready, result, why, scratch = form(self, *arguments, **keywords)
-            except Exception:
+            except Exception as error:
+                if of_program(error, PICKLING):
+                    raise
                 return run(self, *arguments, **keywords)
             team, why = _team_of(self, name, nbytes, why)
             if why or call is None:
@@ -96,6 +100,7 @@ def taken_over(form: Callable[..., Ready]) -> Method:
                 carry(call, *ready, team)
             finally:
                 state.methods.begin(state.core.op, "")
+            state.job.network.catch_up()  # as MPI's call does: see mpi_progress.h
             if shape is not None and not shape.moves_object:
                 _learn(self, shape, arguments, keywords, nbytes or 0, call, (*ready, team), scratch)
             return None if result is None else result.unpack()

@@ -11,6 +11,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from .failures import met
 from .repeated import repeating
 
 __all__ = ["replaced"]
@@ -47,26 +48,3 @@ def deciding(name: str, run: Run) -> Run:
     from .collectives import CALLS
 
     return CALLS[name](name, run)
-
-
-# MPI finds these errors in the arguments, before it meets other threads.
-_OF_ARGUMENTS = frozenset({
-    MPI.ERR_BUFFER, MPI.ERR_COUNT, MPI.ERR_TYPE, MPI.ERR_COMM, MPI.ERR_ROOT, MPI.ERR_OP,
-    MPI.ERR_ARG,
-})  # fmt: skip
-
-
-def met(name: str, error: Exception, arguments: Any, keywords: Any) -> bool:
-    """Return whether a call of mpi4py's that raised an error met the other threads.
-
-    It did if the error is none in the arguments.
-    """
-    if isinstance(error, MPI.Exception):
-        return error.Get_error_class() not in _OF_ARGUMENTS
-    from .collectives import FORMS
-
-    try:
-        FORMS[name](*arguments, **keywords)
-    except Exception:
-        return False
-    return True

@@ -16,7 +16,7 @@ from ..ops import Op
 from ..reduction.foreign_ops import as_op
 from ..tuning.selection import Carriers
 from .method_calls import call_of
-from .pickles import Parcel, load, room, table
+from .pickles import Parcel, load_array
 from .slots import Received
 
 __all__ = ["BUFFER_METHODS", "array_of_all", "reduced"]
@@ -28,7 +28,7 @@ _IN_ANY_ORDER = "iu"  # a sum of integers does not depend on the order of the th
 
 
 def array_of_all(
-    method: str, obj: Any, op: Any, parcel: Parcel, received: Received, carriers: Carriers | None
+    method: str, op: Any, parcel: Parcel, received: Received, carriers: Carriers | None
 ) -> Any:
     """Return an array like those that all threads give; None if their numbers are not combined.
 
@@ -39,9 +39,9 @@ def array_of_all(
         return None
     if any(body != parcel.body for body in bodies):
         return None
-    sizes = table(parcel.body)
-    like = obj if type(obj) is np.ndarray else load(parcel.body, [room(size) for size in sizes])
-    if type(like) is not np.ndarray or len(sizes) != 1 or like.nbytes != sizes[0] >> 1:
+    # Objects of the program may be read only when no thread waits for this one any more.
+    like = load_array(parcel.body, parcel.buffers)
+    if like is None or len(parcel.buffers) != 1 or like.nbytes != parcel.beside:
         return None
     combine, dtype = as_op(op), like.dtype
     kinds = _KINDS.get(combine, "") if isinstance(combine, Op) else ""

@@ -157,7 +157,7 @@ class _ObjectSlots(Slots):
         """Bring what the slots had no room for, and return the method's result."""
         way, combine = self.way, self.way.combine
         if combine is not None:
-            like = array_of_all(self.method, obj, op, mine[0], received, self.carriers)
+            like = array_of_all(self.method, op, mine[0], received, self.carriers)
             if like is not None:
                 root = () if self.root is None else (self.root,)
                 on, gets = (self.team, self.method), self.upto > 0

@@ -68,8 +68,8 @@ class _NoTable:
         """Have MPI carry a call; one that raises an error before it meets others is not counted."""
         try:
             result = run(on, *arguments, **keywords)
-        except Exception as error:
-            if self.left > 0 and met(name, error, (on, *arguments), keywords):
+        except BaseException as error:
+            if self.left > 0 and met(name, error):
                 self.left -= 1
             raise
         self.given[name] = self.given.get(name, 0) + 1
@@ -126,7 +126,7 @@ def repeating(name: str, run: Run, met: Run, slow: Run, *, returns_request: bool
     """Return a method that gives all but repeated calls to `slow`.
 
     Calls that MPI carries go to mpi4py's method `run`. If one raises an error,
-    ``met(name, error, arguments, keywords)`` returns whether it met the other threads.
+    ``met(name, error)`` returns whether it met the other threads.
     """
     if core is not None:
         found: Run = core.Method(form_of(name), run, met, slow, returns_request)

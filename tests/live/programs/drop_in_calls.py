@@ -506,32 +506,41 @@ def differing() -> None:
 
 
 def looks() -> None:
-    """After a barrier one look without a wait finds what thread 0 did in MPI before it."""
+    """After a call that waits for thread 0 one look finds what it did in MPI before the call."""
     window = MPI.Win.Create(np.zeros(8), 8, comm=comm)
     group = window.Get_group()
     others = group.Excl([0]) if me == 0 else group.Incl([0])
     word = np.zeros(1)
-    barriers = {"Barrier": comm.Barrier, "Ibarrier": lambda: comm.Ibarrier().Wait()}
+    a, every = np.zeros(size), np.zeros(size * size)
+    calls: dict[str, Callable[[], Any]] = {
+        "Barrier": comm.Barrier, "Ibarrier": lambda: comm.Ibarrier().Wait(),
+        "Bcast": lambda: comm.Bcast(a, 0), "Allgather": lambda: comm.Allgather(a, every),
+        "Alltoall": lambda: comm.Alltoall(a.copy(), a), "Scan": lambda: comm.Scan(a.copy(), a),
+        "Allreduce": lambda: comm.Allreduce(a, every[:size]),
+        "Iallreduce": lambda: comm.Iallreduce(a, every[:size]).Wait(),
+        "bcast": lambda: comm.bcast(me, 0), "allgather": lambda: comm.allgather(me),
+        "allreduce": lambda: comm.allreduce(me),
+    }  # fmt: skip
     missed: list[str] = []
-    for name, barrier in barriers.items():
-        for _ in range(50):
+    for name, call in calls.items():
+        for _ in range(50 if "arrier" in name else 15):
             if me == 0:
                 window.Start(others)
-                barrier()
+                comm.Barrier()
                 window.Complete()
                 for other in range(1, size):
                     comm.Send(word, other)
-                barrier()
+                call()
             else:
                 window.Post(others)
-                barrier()
-                barrier()  # it need not wait if this thread is late
+                comm.Barrier()
+                call()  # it need not wait if this thread is late
                 found = {"Win.Test": window.Test(), "Iprobe": comm.Iprobe(0)}
                 missed += [f"{name}, {look}" for look, seen in found.items() if not seen]
                 comm.Recv(word, 0)
                 while not (found["Win.Test"] or window.Test()):
                     pass
-            barrier()
+            comm.Barrier()
     assert not missed, missed
     group.Free()
     window.Free()

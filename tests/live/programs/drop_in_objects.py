@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from support.any_objects import same
 
 import xupc
 from xupc.mpi import objects as objects_module
@@ -55,18 +56,6 @@ def objects() -> list[Objects]:
         lambda i: np.array([i, "text"], object), lambda i: np.zeros(large, "u1,f8")[i:],
         lambda i: bytearray(many + i), lambda i: np.arange(500_000 if i == 1 else 3),
     ]  # fmt: skip
-
-
-def same(a: Any, b: Any) -> bool:
-    """Return whether two objects are equal, and of the same types."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, np.ndarray):
-        flags = [(x.flags.writeable, x.flags.f_contiguous, x.dtype, x.shape) for x in (a, b)]
-        return flags[0] == flags[1] and bool(((a == b) | (a != a) & (b != b)).all())
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return bool(a == b)
 
 
 def both(method: str, *arguments: Any) -> Any:

@@ -32,7 +32,7 @@ cdef extern from "shm_protocol.h" nogil:
         uint64_t soon_ns, most_ns, part
     int xp_cold_step(const xp_policy *)
     void xp_try(xp_policy *)
-    bint xp_barrier_ends(xp_policy *)
+    bint xp_call_ends(xp_policy *)
     void xp_catch_up(xp_policy *)
     int CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC
     ctypedef struct xu_function_row:
@@ -181,6 +181,25 @@ cdef enum:
     BUCKETS = 256
     MOST_TRACES = 8
     RUN_AHEAD = 32  # calls without a full barrier; half of XU_SLOTS
+
+cdef extern from *:
+    """
+    /* Let the running Python thread call so many functions more than its recursion limit says. */
+    static inline void xr_allow(int more) {
+        PyThreadState *thread = PyThreadState_Get();
+    #if PY_VERSION_HEX < 0x030C0000
+        thread->recursion_remaining += more;
+    #else
+        thread->py_recursion_remaining += more;
+    #endif
+    }
+    """
+    void xr_allow(int) noexcept
+
+cdef enum:
+    # Functions of the library in one another, at most. MPI needs none: a call must not fail, least
+    # of all in its middle, where a program has used up nearly all that the limit allows.
+    XR_DEPTH = 400
 
 cdef uint64_t _generation = 1
 cdef object _drive = None
@@ -902,11 +921,14 @@ cdef class Instance:
                 xu_end(&self.i)
                 return None
             self.active = True
+            xr_allow(XR_DEPTH)
             try:
                 return _drive(self, r)
             except BaseException as e:
                 _interrupted(self, e)
                 raise
+            finally:
+                xr_allow(-XR_DEPTH)
         finally:
             _run_ends(self)
 

@@ -312,7 +312,7 @@ def wait_for_request(request, run, status):
     found = run(request, status)
     if call is not None:
         error = call.error
-        if call.c.barrier and xp_barrier_ends(&_progress):
+        if xp_call_ends(&_progress):
             with nogil:
                 xm_enter()  # to MPICH the end of the call counts as something that moved
                 xp_catch_up(&_progress)
@@ -375,6 +375,7 @@ cdef int _go_on_in_python(Team team, int status) except -1:
     _run_begins(instance)
     instance.active = True
     q.ahead_runs = False
+    xr_allow(XR_DEPTH)
     try:
         _drive(instance, status)
         if not ahead:
@@ -390,6 +391,7 @@ cdef int _go_on_in_python(Team team, int status) except -1:
         if not isinstance(error, Exception):
             raise
     finally:
+        xr_allow(-XR_DEPTH)
         _run_ends(instance)
     return 0
 

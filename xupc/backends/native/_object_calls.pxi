@@ -303,6 +303,7 @@ cdef class Slots:
             value = x if not self.listed and _alone(x) else None
             parcels = [_parcel_of(d, (), value) if PyBytes_CheckExact(d) else d for d in mine]
             return self.rest(comm, x, op, parcels, self.received())
+        _ended()
         self.before, self.last = self.last, most
         return self.objects(x, op)
 
@@ -337,13 +338,14 @@ cdef _call_on_object(Method method, CallTable table, PyObject **args, size_t giv
                                        items)
     cdef list mine
     if slots is None or not slots.takes(<object>items[0]) or not _standard():
-        return PyObject_Vectorcall(method.slow, args, given, keywords)
-    try:
-        mine = slots.pickles(<object>items[0])
-    except Exception:  # mpi4py raises its own error
-        return PyObject_Vectorcall(method.run, args, given, keywords)
+        return _slowly(method, args, given, keywords)
+    mine = slots.pickles(<object>items[0])  # an error is mpi4py's; an object may raise it only once
     op = _sum
     if form.op >= 0 and items[form.op] != NULL:
         op = <object>items[form.op]
     slots.counter.calls += 1
-    return slots.call(<object>args[0], <object>items[0], op, mine)
+    xr_allow(XR_DEPTH)
+    try:
+        return slots.call(<object>args[0], <object>items[0], op, mine)
+    finally:
+        xr_allow(-XR_DEPTH)

@@ -509,9 +509,8 @@ cdef class CallTable:
         """Have MPI carry a call; one that raises an error before it meets others is not counted."""
         try:
             result = PyObject_Vectorcall(run, args, n, keywords)
-        except Exception as error:
-            arguments = _tuple_of(args, PyVectorcall_NARGS(n))
-            if self.left > 0 and met(form.name, error, arguments, _dict_of(args, n, keywords)):
+        except BaseException as error:
+            if self.left > 0 and met(form.name, error):
                 self.left -= 1
             raise
         self.given[form.number] += 1
@@ -647,7 +646,7 @@ cdef class Method:
     """A method that runs repeated calls here, and gives all others to `slow`.
 
     Calls that MPI carries go to mpi4py's method `run`. If one raises an error,
-    `met(name, error, arguments, keywords)` returns whether it met the other threads.
+    `met(name, error)` returns whether it met the other threads.
     """
 
     cdef void *called
@@ -690,13 +689,27 @@ cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords
                 if e.instance is None:
                     return PyObject_Vectorcall(method.run, args, given, keywords)
                 _carry(e.instance)
-                if method.form.messages == 0 and xp_barrier_ends(&_progress):
-                    with nogil:
-                        xp_catch_up(&_progress)
+                _ended()
                 return None
         finally:
             _release(&views)
-    return PyObject_Vectorcall(method.slow, args, given, keywords)
+    return _slowly(method, args, given, keywords)
+
+
+cdef inline void _ended() noexcept:
+    """Enter MPI after a call that took its place, as MPI's own call does."""
+    if xp_call_ends(&_progress):
+        with nogil:
+            xp_catch_up(&_progress)
+
+
+cdef _slowly(Method method, PyObject **args, size_t given, PyObject *keywords):
+    """Make a call that Python decides about."""
+    xr_allow(XR_DEPTH)
+    try:
+        return PyObject_Vectorcall(method.slow, args, given, keywords)
+    finally:
+        xr_allow(-XR_DEPTH)
 
 
 cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObject *keywords):
@@ -709,7 +722,7 @@ cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObje
         return PyObject_Vectorcall(method.run, args, given, keywords)
     record = (<object>args[0])._record
     if not isinstance(record, CallTable):
-        return PyObject_Vectorcall(method.slow, args, given, keywords)
+        return _slowly(method, args, given, keywords)
     table = <CallTable>record
     if table.left:
         return awaited_request(
@@ -720,7 +733,7 @@ cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObje
     _reap()
     e = table.find(method.form, args + 1, n - 1, keywords, NULL)
     if e is None:
-        return PyObject_Vectorcall(method.slow, args, given, keywords)
+        return _slowly(method, args, given, keywords)
     e.counter.calls += 1
     e.counter.nbytes += e.counted
     if e.posted is None:

@@ -36,9 +36,10 @@
 #define XP_WARM_STEPS 2     /* steps after the first one, by which the others are judged */
 #define XP_BURST 16         /* steps in a row while the thread is awake: some 5 us */
 #define XP_TRIED 65         /* steps of which the median is what an idle one takes */
-#define XP_AT_ONCE 64       /* steps after a barrier, at most */
-#define XP_TWICE 8          /* of so many barriers one makes two steps */
-/* From one barrier to the next: no call of MPI fits in between, but a step after the other thread's. */
+#define XP_AT_ONCE 64       /* steps after a call, at most */
+#define XP_TWICE 8          /* of so many calls one makes two steps */
+/* From one call's end to the next one's: no call of MPI fits in between, but a step after the other
+ * thread's. */
 #define XP_BUSY_NS 600u
 
 typedef struct { /* of the process */
@@ -50,8 +51,8 @@ typedef struct { /* of the process */
     uint64_t part;       /* an interval is this part of the wait so far */
     uint64_t busy, idle; /* XP_BUSY_NS and an idle step, in counts of `xp_count` */
     uint64_t least;      /* no step is shorter */
-    uint64_t times;      /* that a barrier entered MPI */
-    uint64_t left;       /* the count at the end of the last barrier */
+    uint64_t times;      /* that the end of a call entered MPI */
+    uint64_t left;       /* the count at the end of the last call */
 } xp_policy;
 
 typedef struct { /* of one wait; all in ns of the monotonic clock */
@@ -78,12 +79,13 @@ static inline uint64_t xp_count(void) {
     return count ? count : xp_now_ns();
 }
 
-/* Whether a barrier in place of MPI's, which has just ended, is to enter MPI. Programs look, without a
- * wait, for what other threads have done in MPI before it, and MPI may make its progress after the look
- * only (Iprobe; MPICH's Win_test). Barriers in close succession leave the others no time for that. */
-static inline int xp_barrier_ends(xp_policy *policy) {
+/* Whether a call in place of one of MPI's, which has just ended, is to enter MPI. Programs look, without
+ * a wait, for what other threads have done in MPI before a call that brought them together, and MPI may
+ * make its progress after the look only (Iprobe; MPICH's Win_test). Calls in close succession leave the
+ * others no time for that. */
+static inline int xp_call_ends(xp_policy *policy) {
     uint64_t now = xp_count(), passed = now - policy->left;
-    policy->left = now; /* and after the steps, which the next barrier is not to count */
+    policy->left = now; /* and after the steps, which the next call is not to count */
     return passed > policy->busy && policy->enter;
 }
 
