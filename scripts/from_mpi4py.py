@@ -118,9 +118,9 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
 - A wrong argument raises mpi4py's error on that thread alone.
 - Calls that differ between threads raise `CollectiveMismatchError`. It names the methods, and so do
   reports of hangs and recorded calls (`XUPC_TRACE`).
-- After a call for which this thread waits for another one, and after `Wait` of its request, one look
-  without a wait (`Iprobe`, `Win.Test`) finds what that thread has done in MPI before the call, as
-  with MPI's own collectives.
+- After a call for which this thread waits for another one, or after `Wait` of its request, one
+  look without a wait (`Iprobe`, `Win.Test`) finds what that thread has done in MPI before the call,
+  as with MPI's own collectives.
 - A call works where a program has few calls left of Python's recursion limit, as mpi4py's does.
 - `Free` waits for no thread.
 - Several Python threads of a process may be inside such calls at once, each on a communicator of

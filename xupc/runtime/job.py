@@ -449,8 +449,7 @@ class Job(JobState):
     def close(self) -> None:
         """Release all resources, after the last barrier.
 
-        The failure detector runs until all threads have done so. MPI's own end after that can only
-        be waited for.
+        The failure detector runs until all threads have done so. MPI's own end comes after that.
         """
         guard = self.guard
         assert isinstance(guard, FailureDetector)

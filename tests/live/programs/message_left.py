@@ -4,8 +4,8 @@ A thread is so late that the others send it questions about its call, which it n
 may give the number of a freed communicator to the next one, where a notice that stayed would match
 a receive of the program, or seem to be about a later call of xupc.
 
-Argument: on which communicator, "world" or "team"; or "in each call", that a thread which is late in
-each call, and so never waits, has no more notices in the end than there are other threads.
+Argument: on which communicator, "world" or "team"; or "in each call", that a thread which is late
+in each call, and so never waits, has no more notices in the end than there are other threads.
 """
 
 from __future__ import annotations
