@@ -137,7 +137,8 @@ class UnevenCall(UnevenForm):
         """Return `args` with the same tuple for equal lists of integers; replace those in `kwargs`.
 
         The cache finds a call by the identity of such a tuple. Return None if there are lists of
-        another kind, whose contents it cannot compare.
+        another kind, whose contents it cannot compare, or an item raises an error: the checks of
+        the call find it then, and report it to all threads.
         """
         given = list(args)
         try:
@@ -147,7 +148,7 @@ class UnevenCall(UnevenForm):
             for name in kwargs:
                 if name in self._lists:
                     kwargs[name] = self._same_list(kwargs[name])
-        except TypeError:
+        except Exception:
             return None
         return tuple(given)
 

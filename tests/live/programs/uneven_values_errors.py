@@ -16,6 +16,13 @@ import xupc
 FILL = 7.0
 
 
+class Raises:
+    """An integer whose value cannot be had."""
+
+    def __index__(self) -> int:
+        raise ZeroDivisionError("asked")
+
+
 def arrays(n: int = 4) -> tuple[Any, Any]:
     """Return a dst with room for n elements of each thread, and a src of n elements."""
     return np.full(n * xupc.THREADS, FILL), np.arange(float(n))
@@ -78,16 +85,21 @@ def wrong_on_one(T: int, me: int) -> None:
         raises(kind if one else xupc.CollectiveMismatchError, words if one else "thread 0", call)
 
     gather_all: Any = xupc.allav_gather_all_v
+    at = [4 * i for i in range(T)]
     case(ValueError, f"counts: expected {T} integers, one for each thread, got 1",
          lambda: gather_all(dst, src, [4] if one else [4] * T))  # fmt: skip
     for few in ("4", [4.0], [None]):  # a wrong type is one at any length
         case(TypeError, f"counts: expected {T} integers, one for each thread, got {few!r}",
              partial(gather_all, dst, src, few if one else [4] * T))  # fmt: skip
+    case(ZeroDivisionError, "asked",
+         lambda: gather_all(dst, src, [Raises() if one else 4] + [4] * (T - 1)))  # fmt: skip
+    case(ZeroDivisionError, "asked",
+         lambda: gather_all(dst, src, [4] * T, displs=[Raises() if one else 0, *at[1:]]),
+         )  # fmt: skip
     case(ValueError, "counts[0]: expected at least 0, got -1",
          lambda: gather_all(dst, src, [-1 if one else 4] + [4] * (T - 1)))  # fmt: skip
     case(ValueError, f"dst: expected at least {4 * T} elements, the sum of counts, got 2",
          lambda: gather_all(dst[:2] if one else dst, src, [4] * T))  # fmt: skip
-    at = [4 * i for i in range(T)]
     out, over = [*at[:-1], 4 * T - 3], [*at[:-1], at[-1] - 1]
     case(ValueError, f"displs[{T - 1}]: expected 4 elements inside dst, which has {4 * T}",
          lambda: gather_all(dst, src, [4] * T, displs=out if one else at))  # fmt: skip
