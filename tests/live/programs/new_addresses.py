@@ -123,8 +123,10 @@ def new_strings() -> None:
             xupc.barrier()
     ArrayCall.slow = slow  # type: ignore[method-assign]
     arrays = len(names) if native else LOOP  # the Python engine keeps no calls but families
-    assert len(full) == arrays + len(names), full
-    assert not native or len(misses) == len(names), misses
+    # Places in the core's tables follow from addresses: two new calls may have the same one, so
+    # that the first of them is made in full once more.
+    assert arrays + len(names) <= len(full) <= 2 * (arrays + len(names)), full
+    assert not native or len(names) <= len(misses) <= 2 * len(names), misses
     for array in (A, B):
         xupc.all_free(array)
 
