@@ -39,6 +39,7 @@ comm = xupc.Comm(MPI.COMM_WORLD)
   uncaught error ends the whole job in the same way.
 - Communicators that a communicator of xupc makes are of xupc, too ([the table](#method-by-method)).
 - `type(comm) == MPI.Intracomm` is true; `type(comm) is MPI.Intracomm` is false.
+- `repr(comm)` has the rank, the number of threads, and whether xupc has a team for it.
 - An intercommunicator is mpi4py's, and so is what its `Merge` returns. `xupc.Comm(...)` takes what
   `Merge` returns.
 - `MPI.COMM_SELF` is mpi4py's: with one thread there is nothing to gain.
@@ -52,7 +53,9 @@ comm = xupc.Comm(MPI.COMM_WORLD)
 | `explain` | as `auto`; counts all calls, and thread 0 prints the counts at the end |
 
 `comm.explain()` returns the counts of one communicator as text, `comm.explain(as_dict=True)` as
-data. The bytes of calls before a team is open are counted only under `XUPC_COMM=explain`.
+data. Bytes are those of the message that decides. `-`, or None, stands where this thread does not
+know the bytes of all calls of a row: of objects, and of blocks of different sizes; without
+`XUPC_COMM=explain` also of calls before a team is open, and of methods that all go to MPI.
 
 `xupc bench Bcast Allreduce --api mpi4py --peer -n 2` measures methods on such a communicator beside
 mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
@@ -69,6 +72,16 @@ mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
      tries again. A team takes up to three of the 2,048 communicators that MPICH has.
    - The communicator has one thread, or threads for which xupc does not run, or a Python thread
      other than the main one makes this call: MPI carries all calls from then on.
+   - The machine lacks what a start needs, such as room in `/dev/shm`: MPI carries all calls from
+     then on, one thread warns, and `explain()` names the reason.
+
+   A mistake in the settings is an error on all threads, the one that `xupc.init` raises: a wrong
+   value of an [`XUPC_` variable](reference/variables.md), a heap of `XUPC_HEAP_SIZE` that does not
+   fit, a table or a file that cannot be read, settings that differ between threads. The call has
+   moved nothing then, and the next one tries again. Set `XUPC_COMM` and `XUPC_TIMEOUT` for all
+   threads or for none (Open MPI: `mpiexec -x NAME` passes a variable to other machines): threads
+   without them do not start xupc in the same call, so the others wait. After a minute, or at the
+   limit, these say so. A program of one thread never starts xupc, and reads no settings.
 3. From then on the [selection table](how-to/choose-and-tune.md) decides, by method, threads, nodes
    and bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of
    your own can have other
@@ -84,7 +97,10 @@ mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
 Only what MPI makes equal on all threads decides: the method, the communicator, the root, the
 operation, the sizes and the basic type. How a thread describes its message does not.
 
-Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
+Under `XUPC_COMM=force` there is no warm-up, and the table does not decide. With a limit of waits
+(`XUPC_TIMEOUT`, `xupc run --mpi --timeout`) there is no warm-up either: until xupc runs, no wait
+has a limit. Collectives that MPI carries have it, too; a thread inside MPI prints the `HangError`
+and ends.
 
 ## Calls that xupc carries
 
@@ -92,7 +108,7 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
   derived type, or an array that is not in C order, costs one copy on that thread.
 - `Allreduce`: `SUM`, `PROD`, `MIN`, `MAX`, `BAND`, `BOR`, `BXOR`, `LAND` and `LOR`, for all types
   that MPI has them for except long double. Sums of floating-point numbers can differ from MPI's in
-  their last bits. Other operations and types go to MPI, as do calls without data.
+  their last bits. Other operations and types go to MPI.
 - `Allgatherv`, `Gatherv`, `Scatterv`, `Alltoallv`, and `Reduce_scatter` with any counts: what lies
   between the blocks of a result stays as it was. A block can be shorter than the receiver expects
   (but not in `Allgatherv`); a longer one raises `MPI.ERR_TRUNCATE` on the receiver.
@@ -115,9 +131,17 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
   `MPI.Op`.
 - An object that cannot be pickled raises its error on its thread, before the call reaches the
   others. One that cannot be read raises it where it is read, and no other thread waits for that.
-- A wrong argument raises mpi4py's error on that thread alone.
-- Calls that differ between threads raise `CollectiveMismatchError`. It names the methods, and so do
-  reports of hangs and recorded calls (`XUPC_TRACE`).
+- A wrong argument raises mpi4py's error on that thread alone. Descriptions are read as mpi4py reads
+  them, each list once: also lists, counts, roots and arrays of classes of your own.
+- Where a thread gives less room than its own block needs, it takes part in the call, and then
+  raises `MPI.ERR_TRUNCATE`: the root in `Gather`, `Scatter` and their v forms, each thread in
+  `Allgather`, `Allgatherv` and `Alltoall`. With more room the blocks lie apart, as the description
+  says. If a thread receives from another root, or reduces, other sizes are a mismatch. So are calls
+  that are empty on some threads only.
+- Calls that differ between threads raise `CollectiveMismatchError` (here of the class
+  `MismatchError`, which is also an `MPI.Exception`). It names the methods, and so do
+  reports of hangs and recorded calls (`XUPC_TRACE`). Where MPI carries a call of some threads,
+  see [below](#calls-that-never-meet).
 - After a call for which this thread waits for another one, or after `Wait` of its request, one
   look without a wait (`Iprobe`, `Win.Test`) finds what that thread has done in MPI before the call,
   as with MPI's own collectives.
@@ -128,6 +152,42 @@ Under `XUPC_COMM=force` there is no warm-up, and the table does not decide.
   (`MPI.THREAD_MULTIPLE`, as mpi4py starts it). Without these, and on one communicator, a second
   Python thread gets an `XupcError`. Let the main thread make the first calls on each communicator:
   only one Python thread at a time can open a team.
+
+## Calls that never meet
+
+If MPI carries the calls of some threads or of all of them, calls that differ would never end. xupc
+compares the calls of threads that wait. After about a second each of them has a `MismatchError`
+that names the calls:
+
+```
+MismatchError: the threads are in different calls: thread 1: Barrier() at program.py:12,
+which MPI carries; thread 0: Allreduce(elements=8 x float64, ...), which xupc carries
+```
+
+- It finds another method, another root or size, a call more or less, and another order of
+  communicators, also of calls that make communicators, such as `Split` and `Dup`, and between
+  threads of different machines. An error that a thread raised before such a call is named, too
+  ("after ValueError in bcast").
+- A thread that waits in xupc raises the error. A thread inside MPI cannot leave its call: it prints
+  the error and ends with status 1. The job cannot go on.
+- A late thread is no difference, however late it is.
+
+What is not found:
+
+- Anything before xupc runs, so in the first 64 calls of a program. With a limit of waits
+  (`xupc run --mpi --timeout 60`) or `XUPC_COMM=force` it runs from the first call on.
+- Calls on a communicator that is not made from `COMM_WORLD` by methods of `xupc.Comm`: that of
+  `Intercomm.Merge`, for example, or of `fromhandle`. mpi4py's own classes make these, so xupc does
+  not count them, and MPI has no number of a communicator that is equal on all its threads.
+- Some differences between machines in jobs whose threads wait in some hundred different calls or
+  communicators at once: [a summary](design/health.md#between-machines) has 48 KiB.
+- Another root of a call that MPI carries, if threads have left the call: MPI sends short messages
+  before their receiver is there.
+- Another order of communicators, if the program has several Python threads.
+- A `Recv`, `Probe`, `Send` or `Wait` in place of a collective: a message may still come. `xupc
+  hang-report` shows its line, and with a limit of waits so does the `HangError` of the others.
+- Other sizes of calls that MPI carries on all threads, but for reductions: MPI itself may report
+  them.
 
 ## Requests
 

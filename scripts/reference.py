@@ -45,7 +45,8 @@ def variables() -> str:
     parts = [
         "# Environment variables\n",
         MADE.format(name="variables"),
-        "`xupc info` prints those that are set, and reports a name that is not on this page.\n",
+        "`xupc info` prints those that are set. It reports a name that is not on this page, and\n"
+        "so does `xupc run`.\n",
     ]
     parts += [_group(group, words) for group, words in GROUPS.items()]
     return "\n".join(parts)

@@ -18,6 +18,7 @@ from support.progress import Progress
 from support.rotation import Rotation
 from support.selection import by_threads, long_ones_first, mark_cluster, mark_live
 from support.soak import FIGURES, ONE_OF, seed
+from support.speed import SLOW
 
 HERE = Path(__file__).parent
 
@@ -128,7 +129,7 @@ def pool() -> Iterator[Pool]:
 
 def pytest_report_header() -> str:
     """Say how to repeat this run."""
-    return f"XUPC_TEST_SEED={seed()} XUPC_TEST_SHARE=1/{ONE_OF}"
+    return f"XUPC_TEST_SEED={seed()} XUPC_TEST_SHARE=1/{ONE_OF} XUPC_TEST_SLOW={SLOW:g}"
 
 
 def pytest_terminal_summary(

@@ -27,6 +27,7 @@ __all__ = [
     "show_dtype",
     "thread_name",
     "warn",
+    "warn_alone",
 ]
 
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep  # how files of xupc begin
@@ -70,6 +71,17 @@ def warn(text: str, kind: type[Warning] = RuntimeWarning) -> None:
     seen = frame.f_globals.setdefault("__warningregistry__", {})
     name = frame.f_globals.get("__name__", "<unknown>")
     warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, name, seen)
+
+
+def warn_alone(text: str) -> None:
+    """Warn on one thread, as `warn` does; a filter cannot make an error of it.
+
+    The call of this thread has not failed: an error would keep it from meeting the others.
+    """
+    try:
+        warn(text)
+    except RuntimeWarning:
+        sys.stderr.write(f"xupc: {text}\n")
 
 
 def thread_name(thread: int, host: str, pid: int) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from support.hosts import HOSTS, OnHosts
-from support.launch import Result
+from support.launch import BUSY, LIMIT, Result
 from support.pool import OFF, Pool, repeat_command
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster"
@@ -144,20 +144,21 @@ def mpi_python(request: pytest.FixtureRequest) -> str:
 def on_hosts(cluster: EmulatedCluster) -> Iterator[Callable[..., Result]]:
     """Return a function that runs a program on `HOSTS`; the program must leave nothing.
 
-    ``on_hosts(python, program, *words, env=None, timeout=60.0, expect=0)``; `expect` is the exit
-    status, None for any. Each Python has one job, whose ranks run one program after the other
-    (`support/pool.py`): a start of MPI on several hosts takes longer than most programs.
+    ``on_hosts(python, program, *words, env=None, timeout=LIMIT, expect=0)``; `expect` is the exit
+    status, None for any; `timeout` is for a machine that does nothing else, as that of `live` is.
+    Each Python has one job, whose ranks run one program after the other (`support/pool.py`): a
+    start of MPI on several hosts takes longer than most programs.
     """
     pools: dict[str, Pool] = {}
 
     def run(
         python: str, program: Path, *words: str, env: Mapping[str, str] | None = None,
-        timeout: float = 60.0, expect: int | None = 0,
+        timeout: float = LIMIT, expect: int | None = 0,
     ) -> Result:  # fmt: skip
         if python not in pools:
             pools[python] = Pool(OnHosts(cluster, python))
         result = pools[python].launch(
-            sum(HOSTS), program, env=env, timeout=timeout, args=words
+            sum(HOSTS), program, env=env, timeout=BUSY * timeout, args=words
         )
         if OFF:
             pools[python].close()

@@ -20,9 +20,12 @@ import pytest
 from support.death_trials import BEFORE_MPI, Death, trials
 from support.failing_jobs import by_thread
 from support.hosts import HOSTS
-from support.launch import RUNS, Result, import_path, shared_files
+from support.hosts import OnHosts as Hosts
+from support.launch import BUSY, LIMIT, Result, import_path, one_in_time, shared_files
 from support.polling import until
+from support.pool import Pool
 from support.soak import amount, figure, seed, share
+from support.speed import SLOW
 
 from xupc.cli.hang import jobs
 from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
@@ -32,14 +35,18 @@ from xupc.health.control_segment import Control
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = PROJECT / "tests" / "live" / "programs"
 EXAMPLES = PROJECT / "examples"
-ALL_GONE = 5.0
+ALL_GONE = 5.0 * SLOW
 OnHosts = Callable[..., Result]
 
 
 def run(
     cluster: Any, python: str, hosts: list[int], program: str, *words: str, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program, by default of tests/live/programs, with `hosts[i]` threads on host i."""
+    """Run a program, by default of tests/live/programs, with `hosts[i]` threads on host i.
+
+    The option `timeout` is for a machine that does nothing else, as that of `on_hosts` is.
+    """
+    options["timeout"] = BUSY * options.get("timeout", LIMIT)
     before = shared_files()
     path = import_path(PROJECT)
     env = {"PYTHONPATH": path, **options.pop("env", {})}
@@ -81,11 +88,24 @@ def test_data(
     assert "done: " in done.stdout
 
 
+def test_a_job_of_the_pool_takes_more_than_one_program(cluster: Any, mpi_python: str) -> None:
+    """What MPI opens between hosts when threads first send is no damage that a program did."""
+    jobs = Pool(Hosts(cluster, mpi_python))
+    try:
+        for word in ("one", "two"):
+            program = PROGRAMS / "pool_programs.py"
+            done = jobs.launch(sum(HOSTS), program, args=["plain", word], timeout=BUSY * LIMIT)
+            assert (done.returncode, done.clean) == (0, True), done.report()
+        assert (jobs.programs, jobs.started) == (2, 1), str(jobs)
+    finally:
+        jobs.close()
+
+
 @pytest.mark.parametrize(
     ("program", "words", "verdict"),
     [
         ("is_sort.py", ["S"], "VERIFICATION SUCCESSFUL"),
-        ("poisson.py", ["48"], "the solution is right"),
+        ("poisson.py", ["24"], "the solution is right"),  # 57 iterations, each waits for all
         ("fft.py", ["S"], "VERIFICATION SUCCESSFUL"),
     ],
 )
@@ -183,28 +203,28 @@ def test_a_first_heap_that_a_host_cannot_hold(cramped: Any, mpi_python: str) -> 
 def test_a_death_ends_the_job_on_all_hosts(
     cluster: Any, mpi_python: str, scenario: str, victim: int, words: str, survivors: bool
 ) -> None:
-    """A busy machine delays one run, a fault of xupc each.
+    """Open MPI's plain launcher may not end after a death (a program in C: in 5 of 569 runs).
 
-    Open MPI's plain launcher once had not ended after a minute, although MPI's error had ended all
-    threads that it reported.
+    All threads are gone then, and prterun waits for a daemon's last report.
     """
+    family, _ = identify(Path(mpi_python).parent / "mpiexec")
     name, _, option = scenario.partition(" ")
-    late = []
-    for _ in range(RUNS):
+
+    def ended() -> tuple[Any, str]:
         done = run(
             cluster, mpi_python, HOSTS, "thread_failures.py", name, str(victim), option,
-            survivors=survivors,
+            survivors=survivors, timeout=20,  # a launcher that does not end takes all of it
         )  # fmt: skip
         now = time.monotonic()
         assert done.returncode != 0, output(done)
-        assert done.returncode != 124 or not survivors, output(done)
+        if done.returncode == 124:
+            assert (family, survivors) == ("openmpi", False), output(done)
+            assert " python" not in done.stderr.rpartition("(")[2], output(done)
         blow = re.search(r"^struck (\S+)", done.stdout, re.MULTILINE)
         assert blow, output(done)
-        if now - float(blow[1]) < ALL_GONE:
-            break
-        late.append(output(done))
-    else:
-        pytest.fail("\n".join(late))
+        return done, "" if now - float(blow[1]) < ALL_GONE else output(done)
+
+    done = one_in_time(ended)
     if survivors:
         pid = re.search(rf"^victim {victim} (\d+) (\S+)", done.stdout, re.MULTILINE)
         assert pid, output(done)
@@ -216,7 +236,7 @@ def test_a_hang_names_the_host_that_no_word_came_from(cluster: Any, mpi_python: 
     # Thread 3 is alone on host 1.
     done = run(
         cluster, mpi_python, HOSTS, "thread_failures.py", "is late", "3", "broadcast",
-        env={"XUPC_TIMEOUT": "1.5"},
+        env={"XUPC_TIMEOUT": f"{1.5 * SLOW:g}"},
     )  # fmt: skip
     assert done.returncode not in (0, 124), output(done)
     pid = re.search(r"^victim 3 (\d+) (\S+)", done.stdout, re.MULTILINE)
@@ -242,15 +262,19 @@ def test_a_stopped_thread_alone_on_its_host_ends_with_the_job(
 ) -> None:
     # No process on its host can end it: the launcher has to detect that the others ended.
     death = Death("SIGSTOP", phase, 3, 1, after=False, nodes="hosts", via="mpiexec")
-    done = run(
-        cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
-        survivors=survivors, timeout=40,
-    )  # fmt: skip
-    now = time.monotonic()
-    assert done.returncode not in (0, 124), output(done)
-    blow = re.search(r"^struck (\S+)", done.stdout, re.MULTILINE)
-    assert blow, output(done)
-    assert now - float(blow[1]) < death.seconds, output(done)
+
+    def ended() -> tuple[Any, str]:
+        done = run(
+            cluster, mpi_python, HOSTS, "dying.py", death.arguments, env=dict(death.environment),
+            survivors=survivors, timeout=40,
+        )  # fmt: skip
+        now = time.monotonic()
+        assert done.returncode not in (0, 124), output(done)
+        blow = re.search(r"^struck (\S+)", done.stdout, re.MULTILINE)
+        assert blow, output(done)
+        return done, "" if now - float(blow[1]) < death.seconds else output(done)
+
+    done = one_in_time(ended)
     assert "HangError: " in done.stderr, output(done)
 
 
@@ -266,33 +290,36 @@ def test_who_is_where_on_all_hosts(cluster: Any) -> None:
         pids = _started(tag, ways, job)
         try:
             os.kill(pids[3], signal.SIGUSR2)
-            asked = subprocess.run(
-                [sys.executable, "-m", "xupc", "hang-report", tag], cwd=PROJECT, text=True,
-                capture_output=True, timeout=30, check=False,
-            )  # fmt: skip
+            asked, _ = _hang_report(tag)
             _await_report(tag, pids[3])
             os.kill(pids[4], signal.SIGSTOP)  # its failure detector represents its host
-            began = time.monotonic()
-            silent = subprocess.run(
-                [sys.executable, "-m", "xupc", "hang-report", str(pids[0])], cwd=PROJECT, text=True,
-                capture_output=True, timeout=30, check=False,
-            )  # fmt: skip
-            assert time.monotonic() - began < 10
+            silent = one_in_time(lambda: _hang_report(str(pids[0])))
             os.kill(pids[4], signal.SIGCONT)
         finally:
             for pid in pids.values():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        done = job.result(40)
+        done = job.result(BUSY * 40)
     places = [
         r"0-1, 3, 5: all_gather\(nbytes=8, flags=0\) #7, known_places\.py:\d+, for \d",
         r"2: not in xupc, known_places\.py:\d+, for ",
         r"4: not in xupc, known_places\.py:\d+, for ",
     ]
-    for text in (asked.stdout, done.stderr):
+    for text in (asked, done.stderr):
         assert all(re.search(f"^  {place}", text, re.MULTILINE) for place in places), text
-    assert "4: no word from host " in silent.stdout, silent.stdout
-    assert re.search(r"^  0-1, 3: all_gather", silent.stdout, re.MULTILINE), silent.stdout
+    assert "4: no word from host " in silent, silent
+    assert re.search(r"^  0-1, 3: all_gather", silent, re.MULTILINE), silent
+
+
+def _hang_report(job: str) -> tuple[str, str]:
+    """Return what `xupc hang-report` prints, and what to report if that took long, else ""."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "xupc", "hang-report", job], cwd=PROJECT, text=True,
+        capture_output=True, timeout=BUSY * 30, check=False,
+    )  # fmt: skip
+    seconds = time.monotonic() - began
+    return done.stdout, "" if seconds < 10 else f"{seconds:.1f} s\n{done.stdout}"
 
 
 def _await_report(tag: str, pid: int) -> None:
@@ -312,7 +339,7 @@ def _at_its_place(control: Control, index: int, way: str) -> bool:
 
 def _started(tag: str, ways: list[str], job: Future[Any]) -> dict[int, int]:
     """The process ids of a job's threads, when all are where they stay."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + BUSY * 40
     while time.monotonic() < deadline and not job.done():
         found = [each for each in jobs() if each.tag == tag]
         controls = found[0].machines if found else []
@@ -332,6 +359,63 @@ def test_an_interrupt_is_told_to_other_hosts(cluster: Any, mpi_python: str) -> N
     # All but the interrupted thread and the one that never comes.
     told = re.findall(r"XupcError: thread 0 \(host .*\) was interrupted inside", done.stderr)
     assert len(told) >= sum(HOSTS) - 2, output(done)
+
+
+CROSSED_TABLE = """version = 1
+[[drop_in]]
+method = "Barrier"
+carrier = "mpi"
+[[drop_in]]
+method = "*"
+min_bytes = 5000
+carrier = "mpi"
+[[drop_in]]
+method = "*"
+carrier = "xupc"
+"""
+
+
+@pytest.fixture
+def crossed(tmp_path: Path) -> dict[str, str]:
+    """Return the variable that names a table which gives some calls to MPI."""
+    path = tmp_path / "table.toml"
+    path.write_text(CROSSED_TABLE)
+    return {"XUPC_TUNING": str(path)}
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("method", ["thread 5: Barrier() at drop_in_crossed.py:", "Allreduce(elements="]),
+        ("both_by_mpi", ["thread 5: Barrier() at drop_in_crossed.py:", "Allreduce(64000 bytes)"]),
+        ("order", ["the threads wait for each other: ", "thread 5 is in Allreduce(64 bytes)"]),
+        ("order_by_xupc", ["the threads wait for each other: ", "; thread 5 is in Allreduce("]),
+        ("of_group", ["thread 5: Barrier() at drop_in_crossed.py:", "Allreduce(64000 bytes)"]),
+    ],
+)
+def test_calls_that_never_meet_are_named_on_every_host(
+    cluster: Any, mpi_python: str, crossed: dict[str, str], case: str, words: list[str]
+) -> None:
+    done = run(
+        cluster, mpi_python, HOSTS, "drop_in_crossed.py", case, env=crossed, timeout=40
+    )  # fmt: skip
+    assert done.returncode not in (0, 124), output(done)
+    assert "no error" not in done.stdout, output(done)
+    printed = by_thread(done.stderr)
+    for thread in range(sum(HOSTS)):
+        heading = f"thread {thread} of "
+        errors = [part for part in printed.split("xupc: ") if part.startswith(heading)]
+        assert any(all(word in part for word in words) for part in errors), (thread, output(done))
+
+
+def test_late_threads_of_other_hosts_are_no_difference(
+    cluster: Any, mpi_python: str, crossed: dict[str, str]
+) -> None:
+    calls = str(share(200))
+    done = run(
+        cluster, mpi_python, [2, 1], "drop_in_late.py", str(seed()), calls, env=crossed, timeout=100
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.count("done")) == (0, 3), output(done)
 
 
 @pytest.mark.soak

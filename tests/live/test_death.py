@@ -13,7 +13,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.failing_jobs import bring_about, by_thread, started
+from support.failing_jobs import ALL_GONE, bring_about, by_thread, started
 from support.launch import launch
 
 from xupc.backends.native.native_core import core
@@ -143,9 +143,9 @@ def test_a_death_while_all_start_or_end_together(phase: str, how: str, nodes: st
     assert by_thread(result.stderr).count(words) >= 3, result.report()
 
 
-@ONCE
 def test_an_error_out_of_init_on_all_is_no_death() -> None:
-    # Thread 0 is slow to raise it: its deadline looks at the others' locks meanwhile.
+    # Thread 0 is slow to raise it: its deadline looks at the others' locks meanwhile. Open MPI's
+    # launcher must let it live, although more than half of the threads have failed.
     result = launch(3, START_AND_END, args=["error_out_of_init"], via="xupc run")
     assert result.stdout.count("raised") == 3, result.report()
     assert "Dead" not in result.stderr, result.report()
@@ -171,4 +171,4 @@ def test_an_error_of_mpi_is_ours(nodes: str) -> None:
 def test_nothing_is_left_of_a_job_whose_launcher_is_killed() -> None:
     with started("idles", 0, up=4) as job:
         job.launcher.send_signal(signal.SIGKILL)
-        assert job.left_after(5.0) == [], job.report()
+        assert job.left_after(ALL_GONE) == [], job.report()

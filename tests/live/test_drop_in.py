@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 import uuid
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases import checks
 from support.launch import PROJECT, SLOW_ENGINE, job_environment_of_a_test, mpi_family
 from support.soak import WHOLE, amount, figure, seed, share
 
@@ -29,6 +29,7 @@ NEIGHBOURS = "tests/live/programs/drop_in_neighbours.py"
 AUTO = "tests/live/programs/drop_in_auto.py"
 RANDOM = "tests/live/programs/drop_in_random.py"
 REQUESTS = "tests/live/programs/drop_in_requests.py"
+ARGUMENTS = "tests/live/programs/drop_in_arguments.py"
 FAULTS = "tests/live/programs/drop_in_faults.py"
 RANDOM_OBJECTS = "tests/live/programs/drop_in_random_objects.py"
 LARGE = "tests/live/programs/drop_in_large.py"
@@ -39,16 +40,6 @@ REPLACED = "xupc.mpi.communicators.Comm"
 
 LAUNCHER = pytest.mark.launcher  # tests of `xupc run --mpi`
 Live = Callable[..., Any]
-
-
-def checks(program: str) -> list[str]:
-    """Return the names of a program's checks."""
-    tree = ast.parse((PROJECT / program).read_text())
-    found = next(
-        node.value for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CHECKS"
-    )  # fmt: skip
-    return [name.id for name in ast.walk(found) if isinstance(name, ast.Name)]
 
 
 @pytest.mark.rotates
@@ -160,6 +151,16 @@ def test_errors_of_the_program(
     if check == "deep" and SLOW_ENGINE:
         pytest.skip("only the core can go beyond Python's limit")
     result = live(n, FAULTS, args=[check], nodes=nodes, env={"XUPC_COMM": switch})
+    assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.rotates
+@pytest.mark.parametrize("check", checks(ARGUMENTS))
+@pytest.mark.parametrize(("n", "nodes"), [(2, None), (3, "2,1")])
+def test_odd_arguments(live: Live, n: int, nodes: str | None, check: str) -> None:
+    """``XUPC_COMM=force``: one thread has arguments that mpi4py takes or refuses, and no other."""
+    words = [check, "--by-mpi"] if nodes or SLOW_ENGINE else [check]
+    result = live(n, ARGUMENTS, args=words, nodes=nodes, env={"XUPC_COMM": "force"})
     assert result.stdout.count("done") == n, result.report()
 
 
@@ -293,6 +294,19 @@ def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
     """As under ``python -m mpi4py``: threads that wait for the failed one do not go on."""
     result = live(2, PROGRAM, args=[what], via="xupc run", launcher_args=["--mpi"], expect=status)
     assert what == "exit" or "an error of the program" in result.stderr, result.report()
+
+
+@LAUNCHER
+@pytest.mark.skipif(SLOW_ENGINE, reason="MPI carries nonblocking calls of the Python engine")
+@pytest.mark.parametrize(("n", "what"), [(3, "requests left"), (2, "requests")])
+def test_requests_without_a_wait_are_named_at_the_end(live: Live, n: int, what: str) -> None:
+    """Not those of which the program has waited for a copy. The end completes their calls."""
+    result = live(
+        n, PROGRAM, args=[what], via="xupc run", launcher_args=["--mpi"],
+        env={"XUPC_COMM": "force"},
+    )  # fmt: skip
+    words = "requests without a wait: 5 Iallreduce, 1 Ibarrier: call Wait() of each"
+    assert result.stderr.count(words) == 3 * (what == "requests left"), result.report()
 
 
 @LAUNCHER

@@ -96,6 +96,15 @@ def test_an_exit_without_a_status_is_a_mismatch(live: Live) -> None:
     assert "thread 1: the end of the program; thread 0: allv_reduce_all(" in result.stderr
 
 
+@ONCE
+def test_the_end_of_a_with_block_is_named(live: Live) -> None:
+    """The program has not written ``finalize()``."""
+    result = live(2, ENDS, args=["end of with"], via="xupc run", expect=1)
+    words = "thread 1: the end of `with`, by SystemExit(0); thread 0: allv_reduce_all("
+    assert words in result.stderr, result.report()
+    assert "finalize" not in result.stderr, result.report()
+
+
 @pytest.mark.skipif(core is None, reason="without the core an exit status is not known at the end")
 @pytest.mark.parametrize("how", ["team", "all"])
 def test_sys_exit_elsewhere(live: Live, how: str) -> None:

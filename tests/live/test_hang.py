@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from support.failing_jobs import bring_about, by_thread
 from support.launch import BUSY, SOON, launch
+from support.speed import SLOW
 
 from xupc.backends.native.native_core import core
 
 ONCE = pytest.mark.once
 PROGRAM = "tests/live/programs/hangs.py"
-TIMEOUT = {"XUPC_TIMEOUT": "1"}
+TIMEOUT = {"XUPC_TIMEOUT": f"{SLOW:g}"}  # in which the others have to come
 LATE = "not there: VICTIM is outside xupc; its last call was all_broadcast(nbytes=256, flags=0)"
 
 

@@ -32,6 +32,7 @@ from support.launch import (
 )
 from support.polling import until
 from support.soak import amount, figure
+from support.speed import SLOW
 
 from xupc.cli.hang import Job as RunningJob
 from xupc.cli.hang import choose, jobs
@@ -100,7 +101,7 @@ class Job:
         """Everything that was printed after each title."""
         return self.text().split(f"xupc: {TITLE}\n")[1:]
 
-    def signalled(self, thread: int, seconds: float = 10.0) -> str:
+    def signalled(self, thread: int, seconds: float = 10.0 * SLOW) -> str:
         """The report that a thread prints on SIGUSR2."""
         before = len(self.reports())
         os.kill(self.pid(thread), signal.SIGUSR2)
@@ -174,8 +175,8 @@ def running(
 )
 def test_a_hang_error_shows_all_threads(ways: str, nodes: str | None) -> None:
     result = launch(
-        4, PROGRAM, args=ways.split(), nodes=nodes, env={"XUPC_TIMEOUT": "1"}, timeout=BUSY * 40,
-        via="xupc run",
+        4, PROGRAM, args=ways.split(), nodes=nodes, env={"XUPC_TIMEOUT": f"{SLOW:g}"},
+        timeout=BUSY * 40, via="xupc run",
     )  # fmt: skip
     assert result.returncode != 0, result.report()
     odd = next(i for i, way in enumerate(ways.split()) if way != "gather")
@@ -214,7 +215,7 @@ def test_a_signal_to_any_thread_and_questions_from_outside(nodes: str | None) ->
         for thread in (0, 1, 2):
             began = time.monotonic()
             check(job.signalled(thread), *lines)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 5 * SLOW
         check(job.asked(job.launcher.pid), *lines)
         shown = job.asked(job.tag[:-1], "--calls", "2")
         assert len(re.findall(rf"^  {GATHER} #6, began .* ago, took 0", shown, re.MULTILINE)) == 4

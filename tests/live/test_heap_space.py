@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.launch import BUSY
 
 from xupc.topology import host
 
@@ -21,14 +22,15 @@ pytestmark = pytest.mark.skipif(
 PROGRAM = "tests/live/programs/heap_space.py"
 FULL = "tests/live/programs/full_directory.py"
 MIB = 1 << 20
+SPACE = MIB + MIB // 16  # three small heaps on nodes of their own take 1 MiB
 ONCE = pytest.mark.once
 
 
 @pytest.fixture
 def small_directory(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
+    """A file system of `SPACE` bytes."""
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "xupc-test", str(tmp_path)],
+        ["mount", "-t", "tmpfs", "-o", f"size={SPACE}", "xupc-test", str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
@@ -57,7 +59,7 @@ def test_small_directory(
     live: Callable[..., Any], small_directory: Path, case: str, threads: int, nodes: str | None
 ) -> None:
     env = {"XUPC_SHM_DIR": str(small_directory)}
-    result = live(threads, PROGRAM, args=[case, str(MIB)], nodes=nodes, env=env, own_job=True)
+    result = live(threads, PROGRAM, args=[case, str(SPACE)], nodes=nodes, env=env, own_job=True)
     assert "done: " in result.stdout
     assert list(small_directory.iterdir()) == []
 
@@ -82,7 +84,7 @@ def limited_cgroup() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + BUSY * 5
         while True:
             try:
                 folder.rmdir()

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.launch import BUSY, RUNS, launch, leftovers, mpi_family, shared_files
+from support.launch import BUSY, launch, leftovers, mpi_family, one_in_time, shared_files
 
 pytestmark = pytest.mark.once
 
@@ -125,14 +125,15 @@ def test_a_signal_to_xupc_run_ends_the_job(number: int) -> None:
     # One "thread": a program that starts `xupc run`, sends it the signal and looks at its status.
     args = ["sends_a_signal_to_a_job", str(int(number))]
     status = -number if number in (signal.SIGKILL, signal.SIGINT) else 128 + number
-    for _ in range(RUNS):
+
+    def seconds_of_a_run() -> tuple[float, str]:
         result = launch(1, PROGRAM, args=args, timeout=BUSY * 30)
         assert result.clean, result.report()
         found, seconds = result.stdout.split()
         assert found == str(status), result.report()
-        if float(seconds) < AT_ONCE:
-            return
-    pytest.fail(result.report(), pytrace=False)
+        return float(seconds), "" if float(seconds) < AT_ONCE else result.report()
+
+    one_in_time(seconds_of_a_run)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="knows the threads' ends on Linux only")

@@ -13,6 +13,7 @@ from support import waiting
 from support.failing_jobs import bring_about
 from support.random_programs.shapes import launch_many
 from support.soak import WHOLE, amount, seed, share
+from support.speed import SLOW
 
 ONCE = pytest.mark.once
 PROGRAMS = "tests/live/programs"
@@ -212,7 +213,7 @@ def test_the_root_of_a_domain_is_interrupted(by_levels: Any, nodes: str | None) 
 def test_a_hang_names_the_thread_that_is_late(by_levels: Any, late: int, nodes: str | None) -> None:
     """Each thread that waits, wherever it is in the tree; none names one that waits itself."""
     n = 5 if nodes else 4
-    env = {**by_levels("2x2"), "XUPC_TIMEOUT": "1"}
+    env = {**by_levels("2x2"), "XUPC_TIMEOUT": f"{SLOW:g}"}
     end = bring_about("is late", late, "barrier", n=n, nodes=nodes, env=env)
     assert end.result.returncode != 0
     assert end.said("HangError: thread ") == n - 1, end.result.report()

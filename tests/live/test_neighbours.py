@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.soak import seed
+from support.speed import SLOW
 
 PROGRAM = "tests/live/programs/neighbours.py"
 ONCE = pytest.mark.once
@@ -39,7 +40,7 @@ def test_a_thread_does_not_come(
     """Its neighbours report its death, or the call that they wait in."""
     result = live(
         4, "tests/live/programs/neighbours_fail.py", nodes=nodes, args=[how], via="xupc run",
-        env={"XUPC_TIMEOUT": "3"}, expect="failure",
+        env={"XUPC_TIMEOUT": f"{3 * SLOW:g}"}, expect="failure",
     )  # fmt: skip
     assert words in result.stderr, result.report()
     assert "allav_neighbour_exchange" in result.stderr, result.report()

@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pytest
 from support.launch import PROJECT
-from support.xupc_run import PROGRAM, Running, Shell, running, shell, state, wait_until, words
+from support.xupc_run import (
+    PATIENCE,
+    PROGRAM,
+    Running,
+    Shell,
+    running,
+    shell,
+    state,
+    wait_until,
+    words,
+)
 
 
 @pytest.fixture
@@ -151,7 +161,7 @@ def test_stdin_is_thread_0_s_and_has_an_end(job: Running, kind: str) -> None:
         cat = subprocess.Popen(["cat", str(given)], stdout=subprocess.PIPE)
         job.start(case, n=3, stdin=cat.stdout)
         status = job.wait()
-        assert cat.wait(10) == 0
+        assert cat.wait(PATIENCE) == 0
     elif kind == "closed":
         size = 0
         job.start(case, n=3, preexec_fn=lambda: os.close(0))

@@ -133,6 +133,23 @@ def test_xupc_run_joins_what_a_dead_job_leaves(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.parametrize("what", ["many", pytest.param("plain", marks=ONCE)])
+def test_a_trace_counts_the_calls_that_mpi_carried(what: str, tmp_path: Path) -> None:
+    """Those of the warm-up; a program without others has no trace."""
+    path = tmp_path / "t.json"
+    program = "tests/live/programs/mpi_program.py"
+    given = ["--mpi", "--trace", str(path)]
+    result = launch(2, program, args=[what], via="xupc run", launcher_args=given)
+    if what == "plain":
+        assert "nothing was recorded: no communicator opened a team" in result.stderr
+        return
+    trace = load(path)
+    (beside,) = trace.elsewhere
+    assert (beside["name"], beside["calls"]) == ("Barrier", 2 * 64), trace.elsewhere
+    assert beside["why"].startswith("warm-up"), trace.elsewhere
+    assert sum(total.calls for total in trace.totals if total.name == "barrier") == 2 * 3
+
+
 @ONCE
 def test_many_calls_take_a_bounded_file_and_are_all_counted(live: Live, tmp_path: Path) -> None:
     path = tmp_path / "t.json"

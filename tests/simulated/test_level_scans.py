@@ -87,7 +87,7 @@ def test_several_nodes(form: str) -> None:
                 rng = random.Random(f"{seed()} {form} {labels} {i}")
                 tuning = {**NODES, "few_nodes_max": rng.choice([0, 2, 8])}
                 ran[check(form, on_nodes(labels, rng), rng, tuning)] += 1
-    assert ran[True] > 4 * ran[False]  # cyclic placements have more values than places
+    assert ran[True] > 2 * ran[False]  # cyclic placements have more values than places
 
 
 @pytest.mark.soak

@@ -118,7 +118,7 @@ def test_private_arrays_on_several_nodes(form: str, monkeypatch: pytest.MonkeyPa
             for _ in range(amount(2, 40)):
                 tuning = rng.choice(["large", "mixed", "small"])
                 ran[check_private(form, on_nodes(labels, rng), rng, tuning)] += 1
-    assert ran[True] > ran[False]
+    assert 3 * ran[True] > ran[False]  # 9 of 34 cannot run in the mean
 
 
 SHARED_ON_NODES = ["reduce", "reduce_all", "reduce_mpi", "reduce_mpi_all", "reduce_scatter"]
@@ -165,7 +165,7 @@ def test_shared_arrays_on_several_nodes(form: str) -> None:
                     story.reduce(job, variant, sync, tuning, tight=tight)
                 story.run(rng.choice([None, 1]))
                 ran += 1
-    assert ran > 10
+    assert ran > 4  # 17 of 34 in the mean
 
 
 @pytest.mark.rotates

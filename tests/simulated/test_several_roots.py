@@ -164,7 +164,7 @@ def test_private_arrays(variant: Variant) -> None:
                 problem.add_note(f"{one}")
                 raise
             ran += 1
-    assert ran > 6
+    assert ran > 2  # of 24; 13 in the mean for the one that can run in the fewest
 
 
 # --- what each root sends -------------------------------------------------------------------------

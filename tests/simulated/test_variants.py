@@ -40,7 +40,7 @@ SIZES = sorted({n for _, sizes in TUNINGS.values() for n in sizes})
 CASES = amount(share(8), 400)
 """Of each variant."""
 MODES = [*SYNCS, *[("all", "all")] * len(SYNCS)]
-TRIES = 80
+TRIES = 640
 """Cases at random per case that is wanted: some variants can run in few of them."""
 
 
@@ -48,8 +48,8 @@ def _cases(variant: Variant) -> Iterator[Case]:
     """Yield cases in which the variant can run, and its smallest and largest blocks."""
     rng = random.Random(f"{seed()} {variant.collective} {variant.name}")
     found: list[Case] = []
-    for size in [min(SIZES), max(SIZES), *[0] * CASES]:
-        for _ in range(TRIES):
+    for size, tries in [(min(SIZES), TRIES // 8), (max(SIZES), TRIES // 8), *[(0, TRIES)] * CASES]:
+        for _ in range(tries):
             case = _case(variant, rng, size or rng.choice(SIZES))
             if can_run(variant, case):
                 found.append(case)
@@ -72,7 +72,7 @@ def test_variants_where_they_can_run() -> None:
         failures = [text for shard in shards.values() for text in shard.result().failures]
         counts = {v: shard.result().stories for v, shard in shards.items()}
     assert not failures, f"{len(failures)} stories fail:\n" + "\n".join(failures[:5])
-    assert min(counts.values()) > CASES // 2, counts
+    assert min(counts.values()) >= max(1, CASES // 2), counts
 
 
 REDUCTIONS = [
@@ -97,7 +97,7 @@ def _failure(
     """
     name = f"{variant.collective} {variant.name}"
     rng = random.Random(f"{seed()} {name} {number}")
-    case = next(filter(None, (drawn(variant, rng) for _ in range(8 * TRIES))), None)
+    case = next(filter(None, (drawn(variant, rng) for _ in range(TRIES))), None)
     if case is None:
         return f"{name} can run nowhere"
     words, run = case

@@ -16,13 +16,14 @@ from typing import Any
 from xupc.runtime.job import START_LEAST
 
 from .soak import WHOLE
+from .speed import SLOW
 
 __all__ = [
     "BEFORE_MPI", "HANG", "Death", "Ledger", "draw", "fresh_memory", "judge", "trials",
 ]  # fmt: skip
 
-HANG = 3.0  # s: XUPC_TIMEOUT of a job in which only the timeout detects a missing thread
-ALL_GONE = 5.0 if WHOLE else 10.0  # seconds after the blow; without the soak beside other tests
+HANG = 3.0 * SLOW  # s: XUPC_TIMEOUT of a job in which only the timeout detects a missing thread
+ALL_GONE = 5.0 if WHOLE else 10.0 * SLOW  # s after the blow; without the soak beside other tests
 STARTING = (
     "start", "MPI's start", "settings", "proof", "control segment", "first heap",
 )  # fmt: skip

@@ -18,6 +18,7 @@ HOSTS = [3, 1, 0, 2]
 SESSION = 3600.0  # the most seconds of a job
 PASSED = (
     TEST_TAG, "PYTHONFAULTHANDLER", "PYTHONPATH", "XDG_CONFIG_HOME", "XUPC_TEST_RANK_SOCKET",
+    "XUPC_TEST_SLOW",
 )  # fmt: skip
 
 

@@ -13,10 +13,13 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
+
+from support.speed import SLOW
 
 from xupc.backends.native.native_core import core
 from xupc.cli.binding import YIELD
@@ -26,10 +29,11 @@ from xupc.cli.processes import tagged
 
 __all__ = [
     "BUSY", "LIMIT", "RUNS", "SLOW_ENGINE", "SOON", "TEST_TAG", "Result", "import_path",
-    "job_environment_of_a_test", "launch", "leftovers", "mpi_family", "program_file",
-    "shared_files",
+    "job_environment_of_a_test", "launch", "leftovers", "mpi_family", "one_in_time",
+    "program_file", "shared_files",
 ]  # fmt: skip
 
+T = TypeVar("T")
 TEST_TAG = "XUPC_TEST_JOB"
 PROJECT = Path(__file__).resolve().parents[2]
 SITE = PROJECT / "tests" / "site"
@@ -37,8 +41,8 @@ GRACE = 5.0
 SHARED = Path("/dev/shm")
 LIMIT = 60.0
 """Seconds that a program has, unless its test says otherwise."""
-BUSY = 3
-"""How many times as long a program may take on a machine that is busy with other things."""
+BUSY = 3 * SLOW
+"""How many times as long a program may take, as other tests run beside it."""
 SOON = BUSY * 15.0
 """Seconds in which a job ends, its start included, if a failure is detected at once: programs whose
 threads never come wait longer."""
@@ -103,6 +107,20 @@ def _mpi(python: str) -> Mpi:
     mpiexec = Path(python).parent / "mpiexec"
     family, version = identify(mpiexec)
     return Mpi(family, version, mpiexec, "beside python")
+
+
+def one_in_time(run: Callable[[], tuple[T, str]]) -> T:
+    """Return the result of the first run that was in time, of at most `RUNS`.
+
+    `run` returns its result, and what to report if it was too late, otherwise "".
+    """
+    reports = []
+    for _ in range(RUNS):
+        result, report = run()
+        if not report:
+            return result
+        reports.append(report)
+    raise AssertionError("\n".join(reports))
 
 
 def mpi_family() -> str:

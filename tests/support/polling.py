@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["await_end", "await_file", "job_folder", "state", "until"]
+__all__ = ["PATIENCE", "await_end", "await_file", "job_folder", "state", "until"]
 
-PATIENCE = 30.0  # seconds
+PATIENCE = 90.0  # seconds; it protects from a hang alone
 POLL = 0.005  # seconds between two looks
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from support.launch import (
+    BUSY,
     GRACE,
     LIMIT,
     PROJECT,
@@ -46,7 +47,7 @@ from xupc.cli.processes import kill_tagged, tagged
 __all__ = ["OFF", "RANK", "Pool", "ThisMachine", "fits", "repeat_command"]
 
 RANK = Path(__file__).with_name("rank.py")
-START = 60.0  # seconds for a job to start
+START = BUSY * 60.0  # seconds for a job to start
 END = 10.0  # seconds for an idle job to end
 MOST_RANKS = 40  # idle ones included; the job that was not used for longest goes first
 LARGEST = 12  # threads of a job in the pool

@@ -39,7 +39,7 @@ OURS = re.compile(r"/dev/shm/(xupc|#)|memfd:xupc")
 LASTING = "xupc-deadline"  # a thread of Python's that xupc starts once in a process
 WARNING = 30  # of logging
 ENDING = 10.0  # the most seconds that threads of a program have to end after it
-PROBED = 4  # new communicators that are looked at for messages that stayed
+FREED = 4  # communicators of a program that are looked at for messages that stayed
 WATCHED = ("builtins", "ctypes", "mpi4py.MPI", "numpy", "os", "secrets", "signal", "socket", "sys",
            "threading", "time")  # fmt: skip
 # What init and finalize change in xupc's modules as they should.
@@ -47,6 +47,7 @@ STATE = {
     "xupc": {"THREADS", "MYTHREAD", "__getattr__"},
     "xupc.api.job_end": {"_hooked"},
     "xupc.backends.native.native_core": {"_invalidations"},
+    "xupc.health.crossed_calls": {"_source"},  # set once, at the first team of a communicator
     "xupc.health.init_watchdog": {"_thread"},  # LASTING
     "xupc.mpi.record": {"_key", "_rank"},  # made once, at the first call of a communicator
     "xupc.runtime.current": {"failed", "halfway", "team"},
@@ -145,7 +146,10 @@ class Setting:
                 names.pop("__warningregistry__", None)
 
     def _drop_modules(self) -> None:
-        """Forget the program's modules: the next one imports its own anew."""
+        """Forget the program's modules and variants: the next one has its own."""
+        registry = sys.modules["xupc.algorithms.registry"]
+        for variant in [v for e in registry._REGISTRY.values() for v in e.variants if v.own]:
+            registry.unregister(variant)
         sys.path[:] = self.path
         sys.modules["__main__"] = self.main
         ours = []  # a folder inside another looks for it in sys.modules
@@ -369,7 +373,9 @@ class Rank:
         self.setting.restore()
         gc.collect()
         gc.collect()  # what finalizers have dropped
-        left = [*self.guards.taken(), *held.left(), *_messages_left()]
+        from support.spare_communicators import messages_left  # MPI has started
+
+        left = [*self.guards.taken(), *held.left(), *messages_left(FREED)]
         return {"left": left, "damage": [*changed, *held.damage()]}
 
     def _as_a_process(self, request: dict[str, Any], held: Held) -> int:
@@ -446,25 +452,6 @@ def _status(error: SystemExit) -> int:
     return 1
 
 
-def _messages_left() -> list[str]:
-    """Name the messages that were not received, as far as new communicators have them.
-
-    MPICH gives the numbers of communicators that were freed to the next ones.
-    """
-    from mpi4py import MPI
-
-    new = [MPI.COMM_WORLD.Dup() for _ in range(PROBED)]
-    status = MPI.Status()
-    found = [
-        f"a message of rank {status.source} with tag {status.tag} on a freed communicator"
-        for comm in new
-        if comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
-    ]
-    for comm in new:
-        comm.Free()
-    return found
-
-
 def _forget_hooks() -> None:
     """Have the next init install xupc's exit function again, as the first of a process does."""
     if "xupc.api.job_end" in sys.modules:
@@ -491,9 +478,9 @@ def _forget_communicators() -> None:
 def main() -> None:
     """Start MPI, say which rank this is, and serve."""
     address = os.environ.pop("XUPC_TEST_RANK_SOCKET")
-    from xupc.comm.mpi import place_in_mpi, start_mpi
+    from support import connections
 
-    start_mpi()
+    rank = connections.connect_all()
     import xupc
     from xupc.pgas import heap
 
@@ -503,7 +490,6 @@ def main() -> None:
     guards = Guards()
     guards.install(heap)
     weakref.finalize(main, int)  # has weakref register its exit function before any program does
-    rank, _ = place_in_mpi()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         connection.sendall(json.dumps({"rank": rank, "pid": os.getpid()}).encode() + b"\n")

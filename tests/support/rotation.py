@@ -10,8 +10,8 @@ The functions marked ``takes_turns`` are one set together: a run has a share of 
 tests of many processor seconds, listed in `support.selection`.
 
 With ``XUPC_TEST_QUICK`` every function rotates in all of its parameters: a run has a share of them,
-and each function once at least. With ``XUPC_TEST_REPEATED`` a quick run has live tests, or
-another run repeats them with another engine or MPI: it has half of the functions of each file.
+and each function once at least. ``XUPC_TEST_REPEATED=N`` says that a run of a share has tests
+again, with another engine or MPI: it has one of N functions of each file.
 
 A test with a loop of its own takes its share with `share` or `share_of` of `support.soak`.
 """
@@ -29,7 +29,7 @@ from support.soak import ONE_OF, seed
 __all__ = ["Rotation", "repeated", "rotated"]
 
 QUICK = bool(os.environ.get("XUPC_TEST_QUICK"))
-REPEATED = bool(os.environ.get("XUPC_TEST_REPEATED"))
+REPEATED = int(os.environ.get("XUPC_TEST_REPEATED") or 1)
 
 
 class Rotation:
@@ -41,8 +41,8 @@ class Rotation:
     ) -> None:
         """Keep a share of each group."""
         kept = rotated(items, ONE_OF, seed(), every=QUICK)
-        if REPEATED:
-            kept &= repeated(items, seed())
+        if ONE_OF > 1 and REPEATED > 1:
+            kept &= repeated(items, REPEATED, seed())
         if left := [item for item in items if item.nodeid not in kept]:
             items[:] = [item for item in items if item.nodeid in kept]
             config.hook.pytest_deselected(items=left)
@@ -74,8 +74,8 @@ def rotated(items: Iterable[Any], one_of: int, seed: int, *, every: bool = False
     return kept
 
 
-def repeated(items: Iterable[Any], seed: int) -> set[str]:
-    """Return the ids of the tests of half of the functions of each file."""
+def repeated(items: Iterable[Any], one_of: int, seed: int) -> set[str]:
+    """Return the ids of the tests of one of so many functions of each file."""
     functions: dict[str, dict[str, list[str]]] = {}
     for item in items:
         function = _function(item)
@@ -84,7 +84,7 @@ def repeated(items: Iterable[Any], seed: int) -> set[str]:
     return {
         name
         for of in functions.values()
-        for function in _chosen(of, 2, seed)
+        for function in _chosen(of, one_of, seed)
         for name in of[function]
     }
 

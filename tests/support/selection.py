@@ -44,7 +44,7 @@ COSTLY = {
     "test_many_threads_meet", "test_methods_of_the_drop_in_communicator",
     "test_mpi_s_start_has_a_limit", "test_neighbourhoods", "test_nothing_grows",
     "test_outcomes_of_all_threads", "test_processes_of_xdist_run_one_job_at_a_time",
-    "test_promises_of_the_sync_modes", "test_the_same_bits_everywhere",
+    "test_promises_of_the_sync_modes", "test_the_demo", "test_the_same_bits_everywhere",
     "test_the_tests_of_the_page", "test_tune_measures_the_drop_in_beside_mpi4py",
     "test_tune_measures_this_host_and_jobs_use_it",
 }  # fmt: skip

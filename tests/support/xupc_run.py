@@ -17,13 +17,14 @@ from typing import Any
 
 from support.launch import PROJECT, TEST_TAG, import_path, leftovers, mpi_family, shared_files
 from support.polling import state
+from support.speed import SLOW
 
 from xupc.cli.mpi import clean_environment
 from xupc.cli.processes import kill_tagged
 
 __all__ = ["PATIENCE", "PROGRAM", "Running", "Shell", "running", "shell", "state", "wait_until"]
 
-PATIENCE = 60.0  # seconds for what takes one on a machine that is not busy
+PATIENCE = 60.0 * SLOW  # seconds for what takes one on a machine that is not busy
 
 PROGRAM = str(PROJECT / "tests/live/programs/noting_jobs.py")
 
@@ -109,7 +110,11 @@ class Running:
         return "\n".join([text, "notes:", *self.notes()])
 
     def left(self, seconds: float) -> list[str]:
-        """Return processes, files and folders that are there after at most so long."""
+        """Return what is there after at most so long, on a machine that is not slow.
+
+        Processes, files and folders count.
+        """
+        seconds *= SLOW
         end = time.monotonic() + seconds
         found = leftovers(self.tag, grace=seconds, files_before=self.before)
         while (folders := self._job_folders()) and time.monotonic() < end:

@@ -17,7 +17,7 @@ from xupc.bench.results import Result
 from xupc.bench.settings import Settings, Shape
 from xupc.cli import bench_jobs
 from xupc.cli.bench_jobs import find_launcher
-from xupc.cli.launcher import Outcome
+from xupc.cli.outcome import Outcome
 
 ABOUT = {"xupc": "1", "mpi": "MPICH 5", "cores": 2, "oversubscribed": False}
 

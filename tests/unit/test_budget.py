@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,7 +18,7 @@ from xupc.bench.results import Result
 from xupc.bench.settings import Case, Settings, Shape, cases
 from xupc.cli import bench_jobs
 from xupc.cli.bench_jobs import find_launcher
-from xupc.cli.launcher import Outcome
+from xupc.cli.outcome import Outcome
 
 ABOUT = {"xupc": "1", "mpi": "MPICH 5", "cores": 2, "oversubscribed": False}
 SETTINGS = Settings(collectives=("all_gather", "all_scatter"), sizes=(8, 64, 512, 4096))
@@ -101,12 +101,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def measured(
-    patch: pytest.MonkeyPatch, jobs: Jobs, *threads: int, seconds: float, **plan: Any
-) -> tuple[Result, int]:
+    patch: pytest.MonkeyPatch, jobs: Jobs, *threads: int, seconds: float, save: Path | None = None,
+    **plan: Any,
+) -> tuple[Result, int]:  # fmt: skip
     patch.setattr(bench_jobs, "run_job", jobs)
     shapes = tuple(Shape(n) for n in threads or (2,))
     plan = {"settings": SETTINGS, "launches": 12, "least": 1, **plan}
-    return driver.measure(Plan(shapes, seconds=seconds, **plan), ["x"], find_launcher)
+    return driver.measure(Plan(shapes, seconds=seconds, **plan), ["x"], find_launcher, save=save)
 
 
 @pytest.mark.parametrize("seconds", [5.0, 20.0, 60.0, 600.0])
@@ -194,9 +195,69 @@ def test_a_trial_that_does_not_end_in_time_is_cut(
     monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     began = clock.now
-    with pytest.raises(TooShort, match=r"a trial launch of 2 threads alone takes more than 4\.8 s"):
+    words = r"a launch of 2 threads had not ended after 4\.8 s \(0\.0 s were spent before it\)"
+    with pytest.raises(TooShort, match=words):
         measured(monkeypatch, Jobs(clock, Cost(50.0)), seconds=5.0)
     assert clock.now - began <= 5.5
+
+
+@pytest.mark.parametrize("start", [0.2, 2.0, 9.0, 50.0])
+@pytest.mark.parametrize("seconds", [0.1, 2.0, 12.0])
+@pytest.mark.parametrize("threads", [(2,), (2, 3, 4)])
+def test_each_refused_budget_names_a_time_that_leads_to_one_that_will_do(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, seconds: float, start: float,
+    threads: tuple[int, ...],
+) -> None:  # fmt: skip
+    for _ in range(5):
+        jobs = Jobs(clock, Cost(start, 0.01))
+        try:
+            result, status = measured(monkeypatch, jobs, *threads, seconds=seconds)
+        except TooShort as error:
+            text = str(error)
+        else:
+            assert (status, len(result.jobs)) == (0, len(threads))
+            return
+        found = re.match(r"--budget ([\d.]+[sm]): expected .*?(\d+)([sm]):", text)
+        assert found, text
+        assert found[1] == budget.given(seconds)
+        named = float(found[2]) * (60 if found[3] == "m" else 1)
+        assert named > seconds
+        seconds = named
+    raise AssertionError("no time that would do was named")
+
+
+def test_a_budget_is_shown_as_it_was_given() -> None:
+    shown = [budget.given(seconds) for seconds in (0.1, 2.0, 90.0, 600.0, 601.0)]
+    assert shown == ["0.1s", "2s", "90s", "10m", "601s"]
+
+
+@pytest.mark.parametrize("before", [None, "a result"])
+def test_a_budget_that_is_refused_leaves_the_file_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, tmp_path: Path, before: str | None
+) -> None:
+    path = tmp_path / "result.json"
+    if before is not None:
+        path.write_text(before)
+    with pytest.raises(TooShort):
+        measured(monkeypatch, Jobs(clock, Cost(50.0)), seconds=5.0, save=path)
+    assert (path.read_text() if path.exists() else None) == before
+
+
+def test_an_error_of_a_later_launch_keeps_what_was_saved(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, tmp_path: Path
+) -> None:
+    jobs, path = Jobs(clock, Cost(1.0, 0.1)), tmp_path / "result.json"
+    launches: list[int] = []
+
+    def start(*given: Any, **options: Any) -> Any:
+        launches.append(len(launches))
+        if len(launches) > 3:
+            raise ValueError("not of a budget")
+        return jobs(*given, **options)
+
+    with pytest.raises(ValueError, match="not of a budget"):
+        measured(monkeypatch, cast(Jobs, start), seconds=25.0, save=path)
+    assert "jobs" in json.loads(path.read_text())
 
 
 def test_many_short_launches_come_before_few_long_ones(

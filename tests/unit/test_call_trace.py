@@ -20,7 +20,7 @@ from xupc.call_trace.events import TraceEvents
 from xupc.call_trace.file import join_parts, load, write
 from xupc.call_trace.join import join
 from xupc.call_trace.part import MOST_NUMBERS, Numbers, Part
-from xupc.call_trace.summary import as_data, costliest
+from xupc.call_trace.summary import as_data, costliest, rendered
 from xupc.cli import main
 from xupc.comm.clock_offset import best_offset
 from xupc.report.plan_events import plan_events
@@ -97,6 +97,34 @@ def test_the_summary_names_the_line_and_the_thread(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["trace", str(tmp_path)]).output
     assert "prog.py:7 in main" in shown
     assert "3 (100%)" in shown
+
+
+def test_calls_that_another_library_carried_are_counted(tmp_path: Path) -> None:
+    """The last count of each thread holds; a file keeps them, and one without them is read."""
+    parts = [part(tmp_path, t) for t in range(2)]
+    for made in parts:
+        call(made, 1, (10_000, 11_000))
+        made.say({"elsewhere": [["Allreduce", "warm-up", 1]]})
+        made.say({"elsewhere": [["Allreduce", "warm-up", 64], ["Gatherv", "table", 1]]})
+    write(join(tmp_path), tmp_path / "t.json")
+    (tmp_path / "old.json").write_text(
+        (tmp_path / "t.json").read_text().replace('"elsewhere"', '"other"')
+    )
+    trace = load(tmp_path / "t.json")
+    assert trace.elsewhere == [
+        {"name": "Allreduce", "why": "warm-up", "calls": 128},
+        {"name": "Gatherv", "why": "table", "calls": 2},
+    ]
+    assert as_data(trace)["calls that MPI carried"] == trace.elsewhere
+    assert list(rendered(trace))[-1] == (
+        "Not recorded, since MPI carried them: 130 calls: 128 Allreduce (warm-up), "
+        "2 Gatherv (table)."
+    )
+    assert load(tmp_path / "old.json").elsewhere == []
+    text = (tmp_path / "t.json").read_text().replace('"calls": 128', '"calls": "128"')
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(ValueError, match="expected a trace"):
+        load(tmp_path / "t.json")
 
 
 def test_the_file_has_a_process_for_each_node_and_a_track_for_each_thread(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from support.launch import PROJECT
 from xupc import cli
 from xupc.cli import info, jobs, options
 from xupc.cli.facts import Facts, Heap
-from xupc.cli.launcher import Outcome
 from xupc.cli.local_threads import Failure
 from xupc.cli.mpi import LaunchError, Mpi, Probe
+from xupc.cli.outcome import Outcome
 from xupc.cli.rank_wrapper import RANK_VARIABLES
 from xupc.topology import host
 
@@ -151,6 +151,97 @@ def test_usage_errors(job: Recorder, program: str, args: list[str]) -> None:
     done = xupc(*[program if arg == "PROGRAM" else arg for arg in args])
     assert done.exit_code == 2, done.output
     assert job.command == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["run", "--nn", "2", "PROGRAM"], "No such option '--nn'"),
+        (["run", "--tracee=t.json", "PROGRAM"], "No such option '--tracee'"),
+        (["run", "-n", "2", "--frce", "PROGRAM"], "--force"),
+        (["run", "PROGRAM"], "Missing option '-n'"),
+        (["tun"], "No such command 'tun': did you mean tune"),
+        (["frobnicate"], "No such command 'frobnicate': there are algorithms, bench"),
+        (["--frobnicate"], "No such option '--frobnicate'"),
+    ],
+)
+def test_the_misspelt_word_is_named(
+    job: Recorder, program: str, args: list[str], words: str
+) -> None:
+    done = xupc(*[program if arg == "PROGRAM" else arg for arg in args])
+    assert done.exit_code == 2, done.output
+    assert words in done.output
+    assert job.command == ()
+
+
+WRITING = [
+    ["run", "-n", "2", "--trace", "FILE", "PROGRAM"],
+    ["bench", "Bcast", "-n", "2", "--json", "FILE"],
+    ["bench", "Bcast", "-n", "2", "--csv", "FILE"],
+    ["tune", "Bcast", "-n", "2", "-o", "FILE"],
+    ["tune", "Bcast", "-n", "2", "--json", "FILE"],
+    ["calibrate", "-n", "2", "-o", "FILE"],
+    ["demo", "-o", "FILE"],
+    ["algorithms", "all_broadcast", "8", "--draw", "pull:star", "--timeline", "FILE"],
+    ["export", "all_broadcast", "--nodes", "2x2", "--format", "goal", "-o", "FILE"],
+    ["export", "all_broadcast", "--nodes", "2x2", "--format", "chakra", "-o", "FILE"],
+    ["predict", "all_broadcast", "8", "--nodes", "2x2", "--page", "FILE"],
+    ["report", "RESULT", "-o", "FILE"],
+    ["report", "RESULT", "--markdown", "FILE"],
+    ["trace", "FOLDER", "-o", "FILE"],
+]
+
+
+@pytest.mark.parametrize("args", WRITING, ids=" ".join)
+def test_a_file_that_cannot_be_made_is_refused_first(
+    job: Recorder, program: str, args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a job or a long computation, also where the system seems to permit it, as in /sys."""
+    given = {
+        "PROGRAM": program, "FILE": str(tmp_path / "there"), "FOLDER": str(tmp_path),
+        "RESULT": str(tmp_path / "none.json"),
+    }  # fmt: skip
+    (tmp_path / "none.json").write_text("{}")
+
+    def refused(*_args: object, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refused)
+    done = xupc(*[given.get(arg, arg) for arg in args])
+    assert done.exit_code == 2, done.output
+    assert "there" in done.output
+    assert "cannot be written: Permission denied" in done.output
+    assert job.command == ()
+
+
+def test_a_refused_run_leaves_the_earlier_trace(
+    job: Recorder, program: str, tmp_path: Path
+) -> None:
+    """With --force, too, it is replaced only by a job."""
+    trace = tmp_path / "t.json"
+    trace.write_text("an earlier one")
+    words = ["--trace", str(trace), "--force", program]
+    for wrong in (["-n", "3", "--nodes", "2x2", *words], ["-n", "2", *words[:3], "nowhere.py"]):
+        done = xupc("run", *wrong)
+        assert done.exit_code == 2, done.output
+        assert trace.read_text() == "an earlier one"
+    (tmp_path / "t.json.parts").write_text("")
+    done = xupc("run", "-n", "2", *words)
+    assert done.exit_code == 2, done.output
+    assert "t.json.parts" in done.output
+
+
+def test_run_names_a_misspelt_variable_once(
+    job: Recorder, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words are those of `xupc info`, and the job runs all the same."""
+    monkeypatch.setenv("XUPC_TIMOUT", "3")
+    monkeypatch.setenv("XUPC_TIMEOUT", "3")
+    monkeypatch.setenv("XUPC_TEST_OF_A_TEST", "1")
+    done = xupc("run", "-n", "2", program)
+    words = "XUPC_TIMOUT is set, but xupc knows no such variable: did you mean XUPC_TIMEOUT?"
+    assert done.stderr.splitlines() == [f"xupc run: {words}"]
+    assert job.command
 
 
 def test_placements_that_are_one_are_measured_once() -> None:

@@ -21,8 +21,8 @@ from xupc.bench.osu_text import bandwidths
 from xupc.bench.results import Candidate, Cell, Job
 from xupc.bench.settings import named
 from xupc.cli import jobs, options
-from xupc.cli.launcher import Outcome
 from xupc.cli.mpi import Mpi
+from xupc.cli.outcome import Outcome
 from xupc.cli.rank_wrapper import RANK_VARIABLES
 from xupc.specs import SPECS, calls, mpi_name, of_mpi
 

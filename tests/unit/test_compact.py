@@ -138,7 +138,7 @@ def test_the_commands_write_them(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.json", "s.json.gz"]  # no page
     for words, said in (
         (["report", str(full), str(full), "--compact", str(small)], "expected one result, got 2"),
-        (["report", str(full), "--compact", "/none/r.json"], "not written"),
+        (["report", str(full), "--compact", "/none/r.json"], "there is no directory /none"),
         (["bench", "--compact"], "--compact needs --json FILE"),
     ):
         done = CliRunner().invoke(main, words)

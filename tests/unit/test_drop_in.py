@@ -68,13 +68,15 @@ def test_other_values_of_the_switch(monkeypatch: pytest.MonkeyPatch, value: str)
 
 def test_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = {
-        ("Bcast", "MPI", "no data"): [2, 160],
-        ("Isend", "MPI", ""): [5, 8],
-        ("Bcast", "xupc", ""): [1, 40],
+        ("Bcast", "MPI", "no data"): [2, 160, 0],
+        ("Isend", "MPI", ""): [5, 8, 0],
+        ("Bcast", "xupc", ""): [1, 40, 0],
+        ("bcast", "xupc", ""): [4, 16, 1],
     }
     monkeypatch.setenv("XUPC_COMM", "explain")
     data = explanation.as_data(counts)
-    assert list(data) == ["Isend", "Bcast"]
+    assert list(data) == ["Isend", "bcast", "Bcast"]
+    assert data["bcast"]["bytes"] is None
     assert data["Bcast"] == {
         "calls": 3, "bytes": 200, "carried_by": {"MPI": 2, "xupc": 1}, "why": {"no data": 2},
     }  # fmt: skip
@@ -82,9 +84,11 @@ def test_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = explanation.as_text(counts, "title").splitlines()
     assert lines[0] == "title"
     assert lines[1].split() == ["method", "calls", "bytes", "by", "why"]
-    assert lines[3].split() == ["Bcast", "2", "160", "MPI", "no", "data"]
-    assert lines[4].split() == ["Bcast", "1", "40", "xupc"]
-    assert len(lines) == 5
+    assert lines[3].split() == ["bcast", "4", "-", "xupc"]
+    assert lines[4].split() == ["Bcast", "2", "160", "MPI", "no", "data"]
+    assert lines[5].split() == ["Bcast", "1", "40", "xupc"]
+    assert lines[6] == "  (-: this thread does not know the bytes of all these calls)"
+    assert len(lines) == 7
     monkeypatch.setenv("XUPC_COMM", "off")
     assert "only under XUPC_COMM=explain" in explanation.as_text({}, "title")
 

@@ -233,7 +233,10 @@ def test_a_launch_that_takes_all_of_the_budget_is_a_budget_that_is_too_short(
     monkeypatch.setattr(command, "time", clock)
     monkeypatch.setattr("xupc.cli.common.began", lambda: 0.0)
     lines = tune(monkeypatch, killed, tmp_path / "t.toml", "--budget", "3s", status=2)
-    wanted = "--budget 3s: expected more: a launch of 2 threads alone takes more than 3.8 s"
+    wanted = (
+        "--budget 3s: expected more, try 33s: a launch of 2 threads had not ended after 3.8 s "
+        "(0.0 s were spent before it)"
+    )
     assert lines == [f"Error: {wanted}"]
 
 

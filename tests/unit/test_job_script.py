@@ -7,11 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.polling import PATIENCE, until
 
 from xupc import cli
 from xupc.cli import job_script
@@ -71,7 +71,7 @@ def calls(place: Path) -> list[str]:
 
 
 def test_it_measures_and_reports(place: Path) -> None:
-    assert start(place, "--", "all_broadcast", "-m", "8:1K").wait(20) == 0
+    assert start(place, "--", "all_broadcast", "-m", "8:1K").wait(PATIENCE) == 0
     assert calls(place) == [
         "srun --mpi=pmix",
         "-m xupc info",
@@ -85,25 +85,22 @@ def test_it_measures_and_reports(place: Path) -> None:
 
 
 def test_with_mpiexec(place: Path) -> None:
-    assert start(place, "--mpi", "mpiexec").wait(20) == 0
+    assert start(place, "--mpi", "mpiexec").wait(PATIENCE) == 0
     assert "-m xupc run -n 8 -m xupc bench --json xupc-bench-7.json --append" in calls(place)
 
 
 def test_when_the_time_is_up_what_there_is_is_reported(place: Path) -> None:
     (place / "wait").touch()
     job = start(place)
-    deadline = time.monotonic() + 20
-    while not (place / "begun").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until((place / "begun").exists, "the job has begun")
     job.send_signal(signal.SIGTERM)  # to the shell alone, as --signal=B:TERM says
-    assert job.wait(20) == 143
+    assert job.wait(PATIENCE) == 143
     assert calls(place)[-2:] == ["told", "-m xupc report xupc-bench-7.json --force"]
 
 
 def test_a_failure_without_a_result_is_the_jobs(place: Path) -> None:
     (place / "fail").touch()
-    assert start(place).wait(20) == 4
+    assert start(place).wait(PATIENCE) == 4
     assert "report" not in calls(place)[-1]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import xupc
+from xupc.flags import Flags
 from xupc.ops import Op, vectorized
 from xupc.reduction.kernel_base import Kernel
 from xupc.reduction.kernels import find
@@ -564,6 +565,7 @@ UNION = np.dtype({"names": ["v", "i"], "formats": ["f8", "i4"], "offsets": [0, 4
         (("f8", Op.FUNC), ValueError, "all_reduce: func: FUNC"),
         (("f8", Op.NONCOMM_FUNC), ValueError, "all_reduce: func: NONCOMM_FUNC"),
         (("f8", Op.ADD, min), ValueError, "all_reduce: func: .*ADD, got min"),
+        (("f8", Op.ADD, Flags.ASYNC), TypeError, "all_reduce: func: got ASYNC, a flag: pass it"),
         (("f8", Op.FUNC, 3), TypeError, "all_reduce: func: .*callable.*3"),
         (("f8", Op.FUNC, np.negative), TypeError, "all_reduce: func: .*negative"),
     ],

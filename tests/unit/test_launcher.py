@@ -9,17 +9,17 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.launch import BUSY
+from support.polling import until
 
 from xupc.cli import batch, launcher, local_threads, mpi
 from xupc.cli.diagnostics import mpi_shortage
 from xupc.cli.launcher import (
-    Outcome,
     job_command,
     job_environment,
     launcher_options,
@@ -28,6 +28,7 @@ from xupc.cli.launcher import (
 )
 from xupc.cli.local_threads import Failure, LocalThreads, describe_status
 from xupc.cli.mpi import LaunchError, Mpi, Probe, clean_environment, family_of, parse_version
+from xupc.cli.outcome import Outcome
 from xupc.cli.processes import kill_tagged, tagged
 from xupc.cli.terminal import JobControl
 from xupc.comm import mpi_settings
@@ -184,6 +185,22 @@ def test_job_command() -> None:
     assert command[-8:] == ["-x", "XUPC_JOB", "-x", "XUPC_NODES", "-n", "4", "python", "a.py"]
     many = job_command(open_mpi, 1 << 20, ["python", "a.py"])
     assert "mpi_yield_when_idle" in many
+    assert "--runtime-options" not in many  # the launcher's status is needed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="rank_wrapper.py is for Linux")
+def test_a_failure_counts_once_where_its_status_is_reported() -> None:
+    """Open MPI's launcher counts each twice, and ends the job when half of the threads failed."""
+    words = thread_command(["python", "a.py"])
+    open_mpi = Mpi("openmpi", "5.0.11", Path("/m/mpiexec"), "")
+    options = ["--runtime-options", "error-nonzero-status=0"]
+    assert options[1] in job_command(open_mpi, 2, words)
+    for other in (["--host", "a,b"], ["--runtime-options=continuous"], ["--rtos", "x"]):
+        assert options[1] not in job_command(open_mpi, 2, words, extra=other)
+    assert options[1] not in job_command(open_mpi, 2, words, recover=False)
+    older = Mpi("openmpi", "4.1.6", Path("/m/mpiexec"), "")  # has no such option
+    mpich = Mpi("mpich", "5.0.2", Path("/m/mpiexec"), "")
+    assert not any(options[0] in job_command(each, 2, words) for each in (older, mpich))
 
 
 def test_thread_command_ends_with_the_program() -> None:
@@ -280,6 +297,13 @@ def test_statuses_in_words(status: int, words: str) -> None:
         (Outcome(3, timed_out=True, survivors=4), "not finished after 7 s; 4 processes still"),
         (Outcome(130, interrupted=2), "ended by SIGINT"),
         (Outcome(1, survivors=1), "1 process still running had to be killed"),
+        (Outcome(1, survivors=8, killed=3), "3 threads still running had to be killed"),
+        (Outcome(1, survivors=3, killed=1), "1 thread still running had to be killed"),
+        (
+            Outcome(1, first_error=2),
+            "the job exited with status 1; the first error was that of thread 2",
+        ),
+        (Outcome(1, failures=(Failure(2, 1),), first_error=0), "thread 2 exited with status 1"),
     ],
 )
 def test_outcomes_in_words(outcome: Outcome, words: str) -> None:
@@ -331,7 +355,13 @@ def test_the_program_has_ordinary_signals() -> None:
 def test_time_limit() -> None:
     outcome = run("sleeps", time_limit=0.5)
     assert (outcome.status, outcome.timed_out) == (3, True)
-    assert 0.4 < outcome.seconds < 5
+    assert 0.4 < outcome.seconds < BUSY * 5
+
+
+def test_killed_threads_are_counted_without_their_wrappers() -> None:
+    outcome = run("sleeps", time_limit=BUSY * 1.0)
+    assert (outcome.killed, outcome.survivors) == (1, 2)
+    assert outcome.explain(1.0).endswith("; 1 thread still running had to be killed")
 
 
 def test_a_survivor_is_killed_and_makes_the_job_fail() -> None:
@@ -347,7 +377,7 @@ def test_threads_left_waiting_for_a_failed_one_are_killed() -> None:
         ["sh", "-c", f"{thread}; sleep 600"], {**os.environ, "XUPC_JOB": tag}, failed_grace=0.3
     )
     assert (outcome.status, outcome.timed_out) == (9, False)
-    assert outcome.seconds < 5
+    assert outcome.seconds < BUSY * 5
     assert tagged("XUPC_JOB", tag) == []
 
 
@@ -373,12 +403,10 @@ def test_marked_processes_are_found_and_killed() -> None:
     # A longer value that begins like ours is another one's.
     other = subprocess.Popen(nap, env={**environment, "XUPC_TEST_MARK": mark + "0"})
     try:
-        deadline = time.monotonic() + 5
-        while len(tagged("XUPC_TEST_MARK", mark)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: len(tagged("XUPC_TEST_MARK", mark)) == 2, "both are there")
         assert sorted(tagged("XUPC_TEST_MARK", mark)) == sorted(p.pid for p in ours)
         assert sorted(kill_tagged("XUPC_TEST_MARK", mark)) == sorted(p.pid for p in ours)
-        assert [p.wait(5) for p in ours] == [-signal.SIGKILL] * 2
+        assert [p.wait(BUSY * 5) for p in ours] == [-signal.SIGKILL] * 2
         assert tagged("XUPC_TEST_MARK", mark) == []
         assert other.poll() is None
     finally:

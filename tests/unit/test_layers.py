@@ -67,11 +67,12 @@ MPI_USERS = {
     "bench.peer_calls",
     "bench.provenance", "bench.worker", "mpi.__main__", "mpi.carrier",
     "mpi.communicators", "mpi.entry", "mpi.failures",
-    "mpi.constants", "mpi.decision", "mpi.install", "mpi.message_size", "mpi.messages",
-    "mpi.method_locks",
-    "mpi.mismatch", "mpi.neighbours", "mpi.object_moves", "mpi.objects", "mpi.pickles",
+    "mpi.constants", "mpi.decision", "mpi.descriptions", "mpi.install", "mpi.message_size",
+    "mpi.messages", "mpi.method_locks",
+    "mpi.mismatch", "mpi.neighbours", "mpi.object_moves", "mpi.objects", "mpi.opening",
+    "mpi.pickles",
     "mpi.record", "mpi.reductions",
-    "mpi.repeated", "mpi.requests",
+    "mpi.journal", "mpi.repeated", "mpi.requests",
     "mpi.vector_messages", "mpi.vectors", "mpi.wide_messages",
 }  # fmt: skip
 

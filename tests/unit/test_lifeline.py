@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.launch import BUSY
 from support.thread_comm import Comm, in_threads
 
 from xupc.health.control_layout import DEAD, HUNG
@@ -181,7 +182,7 @@ def test_any_line_of_a_send_can_be_interrupted_by_another(machines: list[Machine
 
     sender = threading.Thread(target=send, daemon=True)
     sender.start()
-    sender.join(10)
+    sender.join(BUSY * 10)
     assert not sender.is_alive()
     turn(machines)
     for machine in machines[1:]:

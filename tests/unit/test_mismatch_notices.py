@@ -5,6 +5,7 @@ A fake team stands at operation 7; fingerprints after operations 5, 6 and 7 are 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -56,10 +57,11 @@ class FakeLink:
         """Return the next notice, or None."""
         return self.coming.pop(0) if self.coming else None
 
-    def send_notice(self, rank: int, _kind: int, data: bytes) -> None:
+    def send_notices(self, ranks: Iterable[int], _kind: int, data: bytes) -> None:
         """Keep what is sent."""
-        self.sent.append((rank, WORD.unpack(data)))
-        self.unread_by.add(rank)
+        for rank in ranks:
+            self.sent.append((rank, WORD.unpack(data)))
+            self.unread_by.add(rank)
 
     def taken(self) -> list[tuple[int, int]]:
         """Return what was sent since the last time, as (rank, operation)."""

@@ -37,6 +37,13 @@ def test_calls_that_the_core_makes() -> None:
     assert methods.named(repeated, 2).name == "Scan"
 
 
+def test_a_barrier_of_mpi_has_no_value() -> None:
+    methods, record = ProgramMethods(), CallRecord("barrier", [("value", "None")])
+    methods.begin(0, "Barrier")
+    assert methods.named(record, 1).call == "Barrier()"
+    assert record.call == "barrier()"
+
+
 def test_the_barrier_of_the_library() -> None:
     """No method of the program is the barrier after many calls."""
     methods, record = ProgramMethods(), CallRecord(LIBRARY_BARRIER)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.launch import BUSY
 
 from xupc.runtime import async_queue
 from xupc.runtime.async_queue import Progress
@@ -34,7 +35,7 @@ def threads() -> int:
 
 
 def until(what: Any) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + BUSY * 10
     while not what() and time.monotonic() < deadline:
         time.sleep(0.001)
     return bool(what())
@@ -91,7 +92,7 @@ def test_any_line_of_a_wake_up_can_be_interrupted_by_another(job: Any) -> None:
     try:
         waker = threading.Thread(target=wake, daemon=True)
         waker.start()
-        waker.join(10)
+        waker.join(BUSY * 10)
     finally:
         threading.settrace(None)  # type: ignore[arg-type]
     assert not waker.is_alive()

@@ -400,7 +400,7 @@ def test_exit_status(tmp_path: Path) -> None:
         (("--tolerance", "nan"), "--tolerance"),
         (("--tolerance", "inf"), "--tolerance"),
         (("--tolerance", "1e308"), "--tolerance"),
-        (("-o", "/nowhere/at/all.html"), "/nowhere/at/all.html: not written"),
+        (("-o", "/nowhere/at/all.html"), "there is no directory /nowhere/at"),
     ],
 )
 def test_usage(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
@@ -459,6 +459,13 @@ def test_wrong_data_are_an_error(tmp_path: Path) -> None:
     done = report(tmp_path, made)
     assert done.exit_code == 1
     assert "wrong" in done.output
+
+
+@pytest.mark.parametrize("word", ["", ".", "..", "/"])
+def test_a_folder_is_no_result(word: str) -> None:
+    done = CliRunner().invoke(cli.main, ["report", "--force", word])
+    assert isinstance(done.exception, SystemExit), done.exception  # no traceback
+    assert done.exit_code == 2
 
 
 def test_a_damaged_file(tmp_path: Path) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support import soak
-from support.launch import program_file
+from support import rotation, soak, speed
+from support.launch import import_path, program_file
 from support.pool import fits
 from support.progress import clock
 from support.rotation import repeated, rotated
 from support.selection import COSTLY, LONG, by_threads, mark_live
+from support.speed import slowness
 
 
 class Item:
@@ -237,18 +241,28 @@ def test_a_live_test_rotates_in_its_shapes() -> None:
     assert seen == {0, 1, 2, 3, 4}
 
 
-def test_what_is_repeated_has_half_of_the_functions_of_each_file() -> None:
+def test_what_is_repeated_has_a_part_of_the_functions_of_each_file() -> None:
     """All tests of a function stay or go; each file keeps one function at least."""
     items = [Item("test_data", f"test_{x}", n=n) for x in "abcd" for n in (1, 2)]
     items.append(Item("test_values", "test_e"))
     seen = Counter[str]()
     for seed in range(40):
-        kept = [item.name for item in items if item.nodeid in repeated(items, seed)]
+        kept = [item.name for item in items if item.nodeid in repeated(items, 2, seed)]
         assert len(kept) == 5
         assert {*Counter(kept[:4]).values()} == {2}
         assert kept[4] == "test_e"
         seen.update(kept)
     assert min(seen.values()) > 20
+
+
+def test_a_run_of_everything_repeats_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "REPEATED", 4)
+    config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+    for one_of, number in ((1, 4), (4, 1)):
+        monkeypatch.setattr(rotation, "ONE_OF", one_of)
+        items: Any = [Item("test_data", f"test_{x}") for x in "abcd"]
+        rotation.Rotation().pytest_collection_modifyitems(config, items)
+        assert len(items) == number
 
 
 def test_a_share_of_cases_is_drawn_with_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,3 +276,20 @@ def test_a_share_of_cases_is_drawn_with_the_seed(monkeypatch: pytest.MonkeyPatch
         found.append(soak.share_of(cases))
     assert all(len(some) == 25 and some == sorted(some) for some in found)
     assert {x for some in found for x in some} == {*cases}
+
+
+def test_how_slow_the_machine_is() -> None:
+    """A fast one has the usual limits; what hangs ends some time on a slow one, too."""
+    usual = speed.USUAL
+    assert [slowness(n * usual) for n in (0.5, 1, 2, 100)] == [1.0, 1.0, 2.0, speed.MOST]
+
+
+def test_processes_of_a_run_inherit_how_slow_the_machine_is() -> None:
+    code = "import os; from support.speed import SLOW; print(SLOW, os.environ['XUPC_TEST_SLOW'])"
+    path = import_path()
+    for given, expected in (("2.5", "2.5 2.5\n"), ("", None)):
+        environment = {**os.environ, "PYTHONPATH": path, "XUPC_TEST_SLOW": given}
+        said = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+        first, second = said.split()
+        assert said == (expected or said)
+        assert 1.0 <= float(first) == float(second) <= max(speed.MOST, float(given or 0))

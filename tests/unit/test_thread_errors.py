@@ -36,6 +36,7 @@ def test_equal_errors_are_printed_once(tmp_path: Path) -> None:
             errors.print()
             assert text() == ""
         errors.take(b"error 4 6\n C\n")
+        assert errors.first == 2
         errors.print()
         assert text() == (
             "xupc: threads 0-2, 5 of 6:\nA\nxupc: thread 3 of 6:\nB\nxupc: thread 4 of 6: C\n"

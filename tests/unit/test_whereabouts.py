@@ -222,9 +222,9 @@ def test_a_text_that_is_gone_is_not_another_calls() -> None:
     first.begin_call(1, old := first.note("old"), 3)
     for i in range(TEXTS):
         first.note(f"new {i}")
-    assert second.calls_of(0)[0].name == "a call #1 of team 3"
+    assert second.calls_of(0)[0].name == "a call of team 3 #1"
     first.ensure(old, "old")
-    assert second.calls_of(0)[0].name == "old #1 of team 3"
+    assert second.calls_of(0)[0].name == "old #1"
 
 
 def test_a_posted_call_is_no_place() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,8 +22,8 @@ class Ears:
     def take_any(self, tag: int) -> tuple[int, bytes] | None:
         return self.words.pop(0) if self.words else None
 
-    def send_notice(self, to: int, tag: int, data: bytes) -> None:
-        self.answers.append((to, struct.unpack("<QQQQ", data)))
+    def send_notices(self, ranks: Iterable[int], tag: int, data: bytes) -> None:
+        self.answers += [(to, struct.unpack("<QQQQ", data)) for to in ranks]
 
 
 def differences(

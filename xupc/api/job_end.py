@@ -6,19 +6,20 @@ import atexit
 import contextlib
 import os
 import sys
+from collections import Counter
 from types import TracebackType
 
 from ..backends.native.native_core import core, invalidate
-from ..comm.mpi import end_mpi, place_in_mpi
+from ..comm.mpi import end_mpi
+from ..comm.place import place_in_mpi
 from ..errors import CollectiveMismatchError, XupcError, show, warn
 from ..health.call_record import CallRecord
-from ..health.error_report import print_error
 from ..pgas.allocation import set_memory
 from ..runtime import current
 from ..runtime.job import Job
-from .tracebacks import traceback_text
+from .tracebacks import report_error
 
-__all__ = ["before_mpi_ends", "finalize", "install_hooks", "leave"]
+__all__ = ["before_mpi_ends", "finalize", "has_started", "install_hooks", "leave"]
 
 _hooked = False
 
@@ -26,13 +27,20 @@ _hooked = False
 def finalize() -> None:
     """End xupc on all threads; collective. Views of shared memory stay readable.
 
+    In a program on `xupc.Comm` it does nothing where xupc does not run: MPI may have carried all
+    calls.
+
     Raises
     ------
+    NotInitializedError
+        If xupc does not run, in any other program.
     CollectiveMismatchError
         If calls that do not synchronise differed since the last one that does, on any team.
     XupcError
         If another Python thread of this process is inside a call.
     """
+    if current.team is None and "xupc.mpi.record" in sys.modules:
+        return
     _finalize(CallRecord("finalize"))
 
 
@@ -43,8 +51,9 @@ def _finalize(record: CallRecord, *, ends: bool = False) -> None:
         raise XupcError("finalize: not allowed between notify and wait: call wait() first")
     team.enter("finalize")
     for other in team.job.teams:
-        other.drain()
+        other.end_posted()
     try:
+        _name_requests_left()
         _check_handles(team.job, ends=ends)
     except Exception as e:
         team.fail(e, record)
@@ -60,6 +69,18 @@ def _finalize(record: CallRecord, *, ends: bool = False) -> None:
     current.halfway = None
     if core is not None:
         core.set_drive(None, None, None)  # they keep the job alive
+
+
+def _name_requests_left() -> None:
+    """Warn of requests of `xupc.Comm` without a wait, where the program ends.
+
+    MPI frees a request in the wait, whichever object the program waits by. So none is reported that
+    the program has copied and waited for. MPI allows no end without these waits.
+    """
+    left = Counter(() if core is None else core.requests_left())
+    if left:
+        calls = ", ".join(f"{number} {name}" for name, number in sorted(left.items()))
+        warn(f"finalize: requests without a wait: {calls}: call Wait() of each")
 
 
 def _check_handles(job: Job, *, ends: bool) -> None:
@@ -85,7 +106,8 @@ def leave(
     """End xupc after ``with xupc.init() as team``; of nested ones, the first to end does it."""
     if kind is None or (issubclass(kind, SystemExit) and not _status_of(value)):
         if current.team is not None:
-            _finalize(CallRecord("finalize"), ends=True)
+            by = "" if value is None else f", by {show(value)}"
+            _finalize(CallRecord.of_end(f"the end of `with`{by}", 0), ends=True)
         return
     _report(value)
     if current.team is not None:
@@ -93,22 +115,9 @@ def leave(
 
 
 def _report(error: BaseException | None, *, at_end: bool = False) -> None:
-    """Print the traceback of an error in one piece, with others' that are the same.
-
-    Launchers merge what threads write, each piece as it comes, and Python would write a
-    traceback word by word.
-    """
+    """Print the traceback of an error of this thread."""
     rank, size = place_in_mpi() if current.team is None else (current.team.rank, current.team.size)
-    if isinstance(error, SystemExit):
-        words = f"{error.code}\n"
-        if error.code is None or isinstance(error.code, int):  # Python prints neither
-            words = f"SystemExit: {error.code}\n" if size > 1 and error.code else ""
-    else:
-        words = "" if error is None else traceback_text(error, at_end=at_end)
-    if words:
-        with contextlib.suppress(Exception):  # stderr may have no reader
-            sys.stderr.flush()
-        print_error(rank, size, f"\n{words}")
+    report_error(error, rank, size, at_end=at_end)
 
 
 def _end_job(job: Job, error: BaseException | None, status: int = 0) -> None:
@@ -126,6 +135,11 @@ def _status_of(value: BaseException | None) -> int:
     if isinstance(value, CollectiveMismatchError) and value._exit_status:
         return value._exit_status
     return 130 if isinstance(value, KeyboardInterrupt) else 1
+
+
+def has_started() -> bool:
+    """Return whether a start of xupc has begun in this process."""
+    return _hooked
 
 
 def install_hooks() -> None:
@@ -155,6 +169,8 @@ def install_hooks() -> None:
 
 def _after_fork() -> None:
     invalidate()
+    if core is not None:
+        core.note_fork()
 
 
 def _at_exit() -> None:

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from queue import Empty, SimpleQueue
 
-__all__ = ["DEADLINE", "GUARD", "PROGRESS", "ReentrantEvent", "own_thread"]
+__all__ = ["DEADLINE", "GUARD", "PROGRESS", "ReentrantEvent", "is_own", "own_thread"]
 
 PROGRESS = "xupc-progress"  # advances posted calls
 GUARD = "xupc-guard"  # detects failures
@@ -21,8 +21,13 @@ _NAMES = frozenset((PROGRESS, GUARD, DEADLINE))
 
 def own_thread() -> str:
     """Return the name of the calling Python thread if it is one of xupc's; "" if it is not."""
-    name = threading.current_thread().name
-    return name if name in _NAMES else ""
+    thread = threading.current_thread()
+    return thread.name if is_own(thread) else ""
+
+
+def is_own(thread: threading.Thread) -> bool:
+    """Return whether a Python thread is one of xupc's."""
+    return thread.name in _NAMES
 
 
 class ReentrantEvent:

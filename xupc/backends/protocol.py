@@ -157,6 +157,9 @@ class Owner(Protocol):
     def number(self) -> int:
         """Number of the team."""
 
+    def titled(self, call: str) -> str:
+        """Return the text of a call with the name of the team."""
+
     @property
     def size(self) -> int:
         """Number of its threads."""

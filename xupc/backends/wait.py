@@ -102,7 +102,8 @@ class WaitState:
     @property
     def name(self) -> str:
         """The text form of the call or condition of this wait."""
-        return self.instance.record.call if self.instance is not None else self.what
+        instance = self.instance
+        return self.what if instance is None else instance.owner.titled(instance.record.call)
 
     @property
     def stalled(self) -> bool:

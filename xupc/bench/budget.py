@@ -19,7 +19,7 @@ from .settings import Settings, cases
 
 __all__ = [
     "ENOUGH", "LAUNCHES", "LEAST", "MOST_LAUNCHES", "Cost", "Preparation", "TooShort",
-    "cost_of", "fitting", "thinned", "too_short", "trial",
+    "cost_of", "fitting", "given", "in_words", "no_trial", "thinned", "too_short", "trial",
 ]  # fmt: skip
 
 LAUNCHES = 12
@@ -157,11 +157,37 @@ def too_short(
         need = prepare.budget_for(need)
     launches = f"{least} launch{'es' * (least != 1)} of {len(costs)} job{'s'[: len(costs) != 1]}"
     return TooShort(
-        f"--budget {in_words(seconds)}: expected at least {in_words(need)}: the least sensible "
+        f"--budget {given(seconds)}: expected at least {in_words(need)}: the least sensible "
         f"measurement is {launches} with {count} cell{'s'[: count != 1]} (a start takes "
         f"{starts:.1f} s, and {spent:.0f} s are spent); give it more time, fewer collectives, or "
         "fewer sizes (-m)"
     )
+
+
+def no_trial(
+    shape: str, seconds: float, spent: float, limit: float, launches: int, expected: float,
+    prepare: Preparation | None = None,
+) -> TooShort:  # fmt: skip
+    """Return the error about a budget in which a launch that shows the costs did not end.
+
+    It names a time to try: one in which each of so many launches, and this first one, may take
+    twice as long, or as long as one usually takes.
+    """
+    each = max(2 * limit, expected + LEAST)
+    need = spent + each * (1 + RESERVE * launches)
+    if prepare is not None:
+        need = prepare.budget_for(need)
+    return TooShort(
+        f"--budget {given(seconds)}: expected more, try {in_words(need)}: a launch of {shape} had "
+        f"not ended after {limit:.1f} s ({spent:.1f} s were spent before it)"
+    )
+
+
+def given(seconds: float) -> str:
+    """Return a time that was given as --budget."""
+    if seconds < 600 or seconds % 60:
+        return f"{seconds:g}s"
+    return f"{seconds / 60:g}m"
 
 
 def in_words(seconds: float) -> str:

@@ -75,12 +75,22 @@ def measure(
     ValueError
         The launches cannot be added to the given result, which measured something else.
     """
+    before = save.read_bytes() if save is not None and save.exists() else None
     try:
         return _Run(plan, command, find_launcher(), save, progress).all_launches()
-    except ValueError:
-        if plan.after is not None and save is not None:
-            plan.after.save(save)
+    except ValueError as error:
+        refused = isinstance(error, TooShort) or plan.after is not None  # nothing was measured
+        if save is not None and refused:
+            _put_back(save, before)
         raise
+
+
+def _put_back(path: Path, before: bytes | None) -> None:
+    """Have a file as it was before a measurement that was refused; None: there was none."""
+    if before is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_bytes(before)
 
 
 def _alike(result: Result, shape: Shape) -> Job | None:
@@ -165,7 +175,7 @@ class _Run:
             self.costs[plan.shapes[0]] = Cost(END)
         else:
             for shape in plan.shapes:
-                self.costs[shape] = self.trial(shape, lines)
+                self.costs[shape] = self.trial(shape, lines, least)
                 if self.ended:  # a trial that was cut says nothing about costs
                     return
             if not self._choose(least, self.left - plan.reserved):
@@ -198,18 +208,25 @@ class _Run:
         """Return whether there is one launch in all."""
         return self.plan.launches * len(self.plan.shapes) == 1
 
-    def trial(self, shape: Shape, lines: Path) -> Cost:
-        """Launch a few cells of a job, and return what its launches cost; a guess if it fails."""
+    def trial(self, shape: Shape, lines: Path, least: int) -> Cost:
+        """Launch a few cells of a job, and return what its launches cost; a guess if it fails.
+
+        Raises
+        ------
+        TooShort
+            It does not end in the time for `least` launches of each job.
+        """
+        plan = self.plan
         lines.unlink(missing_ok=True)
         words = [sys.executable, "-m", "xupc.bench.worker", str(lines)]
         words.append(budget.trial(self.settings).to_json())
-        limit = max(LEAST, self.left * (1 - 2 * CUT))
-        outcome = self.start(words, shape, self.plan.mpiexec_args, HANG, limit)
+        spent, limit = plan.seconds - self.left, max(LEAST, self.left * (1 - 2 * CUT))
+        outcome = self.start(words, shape, plan.mpiexec_args, HANG, limit)
         self.ended = self.ended or outcome.interrupted
         if outcome.timed_out:
-            raise TooShort(
-                f"--budget {budget.in_words(self.plan.seconds)}: expected more: a trial launch of "
-                f"{shape} alone takes more than {limit:.1f} s"
+            to_come = (least + 1) * len(plan.shapes) - 1
+            raise budget.no_trial(
+                str(shape), plan.seconds, spent, limit, to_come, START, plan.prepare
             )
         if outcome.status and not outcome.interrupted:
             self._note(f"trial launch, {shape}: {outcome.explain()}")

@@ -82,7 +82,10 @@ def _read(path: Path, *, calls: bool) -> Trace:
         whole = parsed(contents_of(path, MOST_BYTES))
         data = whole["xupc"]
         totals = [Total(**{**row, "causes": _numbered(row["causes"])}) for row in data["totals"]]
-        trace = Trace(data["threads"], [], totals, data["level"], data["ns"], data["missing"])
+        trace = Trace(
+            data["threads"], [], totals, data["level"], data["ns"], data["missing"],
+            data.get("elsewhere", []),
+        )  # fmt: skip
         trace.check()
         if calls:
             most = max(about["thread"] for about in trace.threads) + 1
@@ -120,6 +123,7 @@ def _summary(trace: Trace) -> dict[str, Any]:
         "level": trace.level,
         "ns": trace.ns,
         "missing": trace.missing,
+        "elsewhere": trace.elsewhere,
         "totals": [asdict(total) for total in trace.totals],
     }
 

@@ -105,6 +105,9 @@ class Trace:
         Calls of one operation in 2^level are in `calls`; the totals count all.
     missing
         Threads whose part was not found.
+    elsewhere
+        Calls of all threads that are not in the trace, since another library has carried them:
+        "name", "why" and "calls".
     """
 
     threads: list[dict[str, Any]]
@@ -113,6 +116,7 @@ class Trace:
     level: int
     ns: int
     missing: list[int]
+    elsewhere: list[dict[str, Any]] = field(default_factory=list)
 
     def check(self) -> None:
         """Raise ValueError if a file described a trace that cannot be."""
@@ -124,6 +128,9 @@ class Trace:
         ):
             if not all(type(x) is int and 0 <= x < MOST_THREADS for x in numbers):
                 raise ValueError(f"{name}: expected numbers from 0 to {MOST_THREADS - 1}")
+        for row in self.elsewhere:
+            if [type(row[key]) for key in ("name", "why", "calls")] != [str, str, int]:
+                raise ValueError("elsewhere: expected names, reasons and numbers of calls")
         if not self.threads or len({about["thread"] for about in self.threads}) < len(self.threads):
             raise ValueError("threads: expected each thread once")
 
@@ -173,7 +180,17 @@ def _joined(parts: Sequence[ThreadPart], most: int) -> Trace:
         level,
         end - start,
         [thread for thread in range(number) if thread not in found],
+        _elsewhere(parts),
     )
+
+
+def _elsewhere(parts: Sequence[ThreadPart]) -> list[dict[str, Any]]:
+    """Return the calls of all threads that another library has carried, most calls first."""
+    calls: dict[tuple[str, str], int] = {}
+    for name, why, number in (each for part in parts for each in part.elsewhere):
+        calls[name, why] = calls.get((name, why), 0) + number
+    order = sorted(calls.items(), key=lambda item: (-item[1], item[0]))
+    return [{"name": name, "why": why, "calls": number} for (name, why), number in order]
 
 
 def _about(part: ThreadPart) -> dict[str, Any]:

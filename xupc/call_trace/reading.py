@@ -38,6 +38,8 @@ class ThreadPart:
         The calls whose rows were dropped, and calls that ended.
     open
         The row of the call that the thread was in at its end, or no row.
+    elsewhere
+        ``(name, reason, calls)``: those that another library has carried, without rows.
     """
 
     thread: int
@@ -53,6 +55,7 @@ class ThreadPart:
     kinds: dict[int, dict[str, Any]] = field(default_factory=dict)
     lines: dict[int, dict[str, Any]] = field(default_factory=dict)
     teams: dict[int, dict[str, Any]] = field(default_factory=dict)
+    elsewhere: list[tuple[str, str, int]] = field(default_factory=list)
 
     def aligned(self, times: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return times of this thread's clock as times of thread 0's."""
@@ -131,5 +134,9 @@ def _take(part: ThreadPart, line: dict[str, Any]) -> None:
         if what in line:
             where[int(line[what])] = line
             return
+    if "elsewhere" in line:
+        part.elsewhere = [
+            (str(name), str(why), int(calls)) for name, why, calls in line["elsewhere"]
+        ]
     if "clock" in line:
         part.clocks.append((int(line["at"]), int(line["clock"])))

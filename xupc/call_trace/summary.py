@@ -11,6 +11,7 @@ from .join import Total, Trace
 __all__ = ["Line", "as_data", "costliest", "rendered"]
 
 MOST_CAUSES = 3
+MOST_ELSEWHERE = 5  # kinds of calls that are not in a trace
 
 
 @dataclass
@@ -74,6 +75,7 @@ def as_data(trace: Trace, most: int = 10) -> dict[str, Any]:
         "calls": sum(total.calls for total in trace.totals),
         "one event in": 1 << trace.level,
         "missing threads": trace.missing,
+        "calls that MPI carried": trace.elsewhere,
         "lines": [_line_data(line) for line in costliest(trace.totals, most)],
     }
 
@@ -136,6 +138,23 @@ def _remarks(trace: Trace) -> Iterator[str]:
     if trace.missing:
         yield ""
         yield f"Without a part: thread {', '.join(map(str, trace.missing))}."
+
+
+    if trace.elsewhere:
+        yield ""
+        yield _elsewhere(trace.elsewhere)
+
+
+def _elsewhere(rows: Sequence[dict[str, Any]]) -> str:
+    """Return which calls are not in the trace."""
+    words = [
+        f"{row['calls']:,} {row['name']}" + f" ({row['why']})" * bool(row["why"])
+        for row in rows[:MOST_ELSEWHERE]
+    ]
+    if more := sum(row["calls"] for row in rows[MOST_ELSEWHERE:]):
+        words.append(f"{more:,} more")
+    whole = sum(row["calls"] for row in rows)
+    return f"Not recorded, since MPI carried them: {_count(whole, 'call')}: {', '.join(words)}."
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

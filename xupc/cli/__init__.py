@@ -61,6 +61,21 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f".{module}", __name__), function)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the words name; UsageError, with names like it, for another."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            alike = get_close_matches(name.lower(), COMMANDS)
+            hint = f"did you mean {' or '.join(alike)}?" if alike else (
+                f"there are {', '.join(sorted(COMMANDS))}"
+            )  # fmt: skip
+            ctx.fail(f"No such command {name!r}: {hint}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table's lines, without importing the commands."""
         with formatter.section("Commands"):

@@ -34,9 +34,8 @@ from . import options
 from .common import (
     EnvironmentProblem,
     check_nodes,
-    check_writable,
+    check_outputs,
     examples,
-    refuse_existing,
 )
 from .level_counts import lines_of, with_machine
 from .predict import (
@@ -175,9 +174,7 @@ def _check_timeline(timeline: Path | None, draw: str | None, force: bool) -> Non
     """Raise UsageError if the file of ``--timeline`` cannot be made."""
     if timeline is not None and draw is None:
         raise click.UsageError("--timeline: expected the name of a variant in --draw, too")
-    check_writable(timeline)
-    if not force:
-        refuse_existing([("--timeline", timeline)])
+    check_outputs([("--timeline", timeline)], replace=force)
 
 
 def _machine(topology: str | None) -> Machine | None:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from xupc.bench.launch_plan import Launch
 from xupc.bench.settings import Shape
 
-from .launcher import Outcome, job_command, job_environment, run_job, thread_command
+from .launcher import job_command, job_environment, run_job, thread_command
 from .mpi import find_mpi
+from .outcome import Outcome
 
 __all__ = ["find_launcher"]
 

@@ -1,4 +1,4 @@
-"""Bind the threads of a job to cores, or have them yield, by the options of the launcher.
+"""Bind the threads of a job to cores, have them yield or survive, by options of the launcher.
 
 The launcher of each machine chooses the cores there. Only the kind of domain over which it spreads
 threads follows from this machine.
@@ -12,7 +12,7 @@ from ..topology import host
 from ..topology.machine import Machine
 from .batch import stays_here
 
-__all__ = ["POLICIES", "YIELD", "bind_options", "binds", "yield_options"]
+__all__ = ["POLICIES", "YIELD", "bind_options", "binds", "count_options", "yield_options"]
 
 POLICIES = ("auto", "spread", "close", "none")
 
@@ -23,6 +23,8 @@ _OBJECTS = {  # a level: what it is for MPICH, for Open MPI
     "l2": ("l2cache", "l2cache"),
 }
 _OWN = {"-bind-to", "--bind-to", "-map-by", "--map-by", "-rankfile", "--rankfile", "-cpu-set"}
+
+_RUNTIME = {"--runtime-options", "--rtos"}  # at most once in a command
 
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
 """The variable with which a wait of Open MPI gives its core to other processes."""
@@ -78,6 +80,23 @@ def yield_options(
     few = family == "openmpi" and threads > host.cpus_allowed()
     if few and YIELD not in environment and stays_here(environment, extra):
         return ["--mca", "mpi_yield_when_idle", "1"]
+    return []
+
+
+def count_options(
+    family: str, version: str, environment: Mapping[str, str], extra: Sequence[str] = ()
+) -> list[str]:
+    """Return the options with which Open MPI's launcher counts a thread that failed once.
+
+    It counts it twice otherwise. When half of the threads have failed, it takes the job for
+    complete and kills the others. With these options it exits with 0 after any failure, so the
+    status must come from elsewhere: `rank_wrapper.py` reports it on this machine. Processes that
+    the program spawns have no such wrapper, and the options are not for them.
+    """
+    prterun = family == "openmpi" and version.partition(".")[0] not in ("", "1", "2", "3", "4")
+    given = _RUNTIME & {word.partition("=")[0] for word in extra}
+    if prterun and not given and stays_here(environment, extra):
+        return ["--runtime-options", "error-nonzero-status=0"]
     return []
 
 

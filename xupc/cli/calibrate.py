@@ -18,9 +18,8 @@ from .common import (
     EnvironmentProblem,
     check_crowd,
     check_nodes,
-    check_writable,
+    check_outputs,
     examples,
-    refuse_existing,
 )
 from .jobs import bind_option, measured_by
 
@@ -61,9 +60,7 @@ def calibrate_command(
     between its processes. Measure on a machine that does nothing else, with the threads bound to
     cores (--bind) as those of your programs will be: a cache line's way depends on it.
     """
-    check_writable(output)
-    if not force:
-        refuse_existing([("--output", output)])
+    check_outputs([("--output", output)], replace=force)
     threads = threads or threads_of_nodes(nodes or "") or 2
     check_nodes(nodes, threads)
     check_crowd(threads, ())

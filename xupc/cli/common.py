@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,6 @@ from .rank_wrapper import RANK_VARIABLES
 __all__ = [
     "BudgetProblem", "EnvironmentProblem", "began", "blamed_on", "check_crowd", "check_nodes",
     "check_outputs", "check_writable", "examples", "figures_text", "in_job", "plain",
-    "refuse_existing",
 ]  # fmt: skip
 
 PER_CORE = 64  # most threads per core that a command accepts
@@ -87,7 +87,7 @@ def check_writable(path: Path | None, *, make: bool = False) -> None:
 
     With `make` its directories need not exist yet.
     """
-    if path is None:
+    if path is None or str(path) == "-":
         return
     path = Path(os.path.realpath(path))  # Path.resolve raises a RuntimeError for a loop of links
     folder = path.parent
@@ -98,11 +98,18 @@ def check_writable(path: Path | None, *, make: bool = False) -> None:
     special = path.exists() and not path.is_file()  # others are replaced by a new one beside them
     if path.is_dir() or not os.access(path if special else folder, os.W_OK):
         raise click.UsageError(f"{path} cannot be written")
-    if not special and path.exists() and not os.access(path, os.W_OK):
+    if special:
+        return
+    if path.exists() and not os.access(path, os.W_OK):
         raise click.UsageError(f"{path} cannot be written")
+    try:  # the system may permit root to write where no file can be made, as in /sys
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def refuse_existing(targets: Sequence[tuple[str, Path | None]]) -> None:
+def _refuse_existing(targets: Sequence[tuple[str, Path | None]]) -> None:
     """Raise UsageError if a file would be replaced; devices and - are no files."""
     for option, path in targets:
         if path is not None and str(path) != "-" and path.is_file():
@@ -117,7 +124,7 @@ def check_outputs(targets: Sequence[tuple[str, Path | None]], *, replace: bool) 
     for _, path in targets:
         check_writable(path)
     if not replace:
-        refuse_existing(targets)
+        _refuse_existing(targets)
 
 
 def check_crowd(threads: int, extra: Sequence[str]) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .launcher import Outcome, job_command, job_environment, run_job, thread_command
+from .launcher import job_command, job_environment, run_job, thread_command
 from .mpi import find_mpi
+from .outcome import Outcome
 
 __all__ = ["TIME_LIMIT", "Ran", "example", "run_example"]
 

@@ -23,7 +23,14 @@ from xupc.topology.node_spec import threads_of_nodes
 from xupc.tuning.selection import Table, public_name
 
 from . import options
-from .common import EnvironmentProblem, blamed_on, check_nodes, examples, refuse_existing
+from .common import (
+    EnvironmentProblem,
+    blamed_on,
+    check_nodes,
+    check_outputs,
+    check_writable,
+    examples,
+)
 from .predict import family_option, machine_option, selection_table, transport_option
 from .predict_program import is_trace, loaded
 
@@ -143,10 +150,11 @@ def _check_output(output: Path, form: str, force: bool) -> None:
             raise click.UsageError(
                 f"-o {output}: expected a new or an empty folder; name another one, or use --force"
             )
+        check_writable(output / form, make=True)
     elif output.is_dir():
         raise click.UsageError(f"-o: expected a file for {form}, got the folder {output}")
-    elif not force:
-        refuse_existing([("-o", output)])
+    else:
+        check_outputs([("-o", output)], replace=force)
 
 
 def _question(

@@ -205,7 +205,10 @@ def hang_report_command(calls: int, job: str | None) -> None:
     alike = choose(found, job)
     if len(alike) != 1:
         several = "; ".join(str(each.first) for each in alike)
-        none = f"there is no job {job} on this machine"
+        none = (
+            f"there is no job {job} on this machine whose threads have started xupc; a program for "
+            "mpi4py starts it at once with `xupc run --mpi --timeout SECONDS`"
+        )
         raise click.UsageError(f"{job} may be any of the jobs {several}" if alike else none)
     _report(alike[0], calls)
 

@@ -44,7 +44,7 @@ from .mpi import (
     parse_version,
     probe_mpi,
 )
-from .variables import PREFIX, TESTS_PREFIX, VARIABLES
+from .variables import PREFIX, unknown
 
 __all__ = [
     "as_json",
@@ -270,9 +270,7 @@ def _impaired(facts: Facts) -> Iterator[str]:
     engine = facts.variables.get("XUPC_ENGINE", "")
     if engine == "python" and facts.core:
         yield "XUPC_ENGINE=python: the native core is there but not used"
-    for name in facts.variables:
-        if name not in VARIABLES and not name.startswith(TESTS_PREFIX):
-            yield f"{name} is set, but xupc knows no such variable"
+    yield from unknown(facts.variables)
 
 
 # --- showing --------------------------------------------------------------------------------------

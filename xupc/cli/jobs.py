@@ -28,23 +28,23 @@ from .common import (
     EnvironmentProblem,
     check_crowd,
     check_nodes,
-    check_writable,
     examples,
     in_job,
-    refuse_existing,
 )
 from .launcher import (
     EXIT_ENVIRONMENT,
     EXIT_WRONG,
-    Outcome,
     job_command,
     job_environment,
     run_job,
     thread_command,
 )
 from .mpi import LaunchError, find_mpi
+from .outcome import Outcome
 from .rank_wrapper import SIZE_VARIABLES
+from .run_trace import check_trace, join_trace
 from .terminal import fill_standard_streams
+from .variables import unknown
 
 __all__ = [
     "copies", "die_of_interrupt", "info_command", "measured_by", "run_command", "topo_command",
@@ -208,11 +208,24 @@ def _parent() -> str:
 
 
 def _given(context: click.Context, option: click.Parameter, threads: int | None) -> int:
-    """Return the number of threads; without one, a launcher's copies are refused first."""
+    """Return the number of threads; without one, a launcher's copies are refused first.
+
+    So is a misspelt option, which would otherwise be taken for the program: it may be this one.
+    """
     if threads is None:
         _refuse_copies()
+        first = next(iter(context.params.get("program") or ()), "")
+        if first.startswith("-") and first != "-m":
+            raise _no_such_option(first, context)
         raise click.MissingParameter(ctx=context, param=option)
     return threads
+
+
+def _no_such_option(word: str, context: click.Context) -> click.NoSuchOption:
+    """Return the error about a misspelt option, with those like it."""
+    option = word.partition("=")[0]
+    known = [name for each in context.command.params for name in each.opts]
+    return click.NoSuchOption(option, possibilities=known, ctx=context)
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True}, epilog=examples(
@@ -229,7 +242,7 @@ def _given(context: click.Context, option: click.Parameter, threads: int | None)
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Raise HangError in a wait that takes longer (XUPC_TIMEOUT).",
+    help="Raise HangError in a wait of xupc that takes longer (XUPC_TIMEOUT).",
 )
 @click.option(
     "--time-limit",
@@ -275,11 +288,9 @@ def run_command(
     program gets SIGTERM, and all of it is killed 3 seconds later.
     """
     _refuse_copies()
-    check_writable(trace)
-    if not force:
-        refuse_existing([("--trace", trace)])
-    elif trace is not None and trace.is_file():
-        trace.unlink()
+    check_trace(trace, replace=force)
+    for sentence in unknown(os.environ):
+        click.echo(f"xupc run: {sentence}", err=True)
     fill_standard_streams()
     python = [*_interpreter(program), *(("-m", "xupc.mpi") if drop_in else ())]
     python += _checked_program(program, drop_in)
@@ -297,7 +308,7 @@ def run_command(
     )
     _report(outcome, time_limit)
     if trace is not None:
-        _join_trace(trace)
+        join_trace(trace, drop_in)
     _exit(outcome)
 
 
@@ -329,7 +340,7 @@ def _checked_program(program: Sequence[str], drop_in: bool = False) -> list[str]
             raise click.UsageError("-m needs the name of a module")
     elif first.startswith("-"):
         if not named:
-            raise click.NoSuchOption(first)
+            raise _no_such_option(first, click.get_current_context())
         if drop_in:
             raise click.UsageError(f"--mpi takes no options of Python's, got {first}")
     elif not Path(first).exists():
@@ -368,6 +379,8 @@ def _run(
         )
         if verbose:
             click.echo(f"xupc run: {shlex.join(command)}", err=True)
+        if trace is not None and trace.is_file():
+            trace.unlink()  # what exists after the job is the job's
         return run_job(
             command, environment, time_limit=time_limit, forward=True, stdin=stdin, stdout=stdout
         )
@@ -386,27 +399,6 @@ def _exit(outcome: Outcome, wrong: int = EXIT_WRONG) -> NoReturn:
     if outcome.interrupted == signal.SIGINT:
         die_of_interrupt()
     sys.exit(wrong if outcome.status == EXIT_WRONG else outcome.status)
-
-
-def _join_trace(trace: Path) -> None:
-    """Join the parts of a trace that the job has left, because it did not come to its end.
-
-    What exists is the job's: an earlier file was removed.
-    """
-    from ..call_trace.file import join_parts
-    from ..call_trace.layout import folder_of
-
-    if trace.exists():
-        return
-    if not folder_of(trace).is_dir():
-        click.echo("xupc run: --trace: nothing was recorded: no thread called xupc.init", err=True)
-        return
-    try:
-        join_parts(trace)
-    except (OSError, ValueError) as error:
-        click.echo(f"xupc run: --trace: {error}", err=True)
-        return
-    click.echo(f"xupc run: {trace} has the calls up to the end of each thread", err=True)
 
 
 def _bound(bind: str, family: str, threads: int, extra: Sequence[str]) -> list[str]:

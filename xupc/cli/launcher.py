@@ -32,10 +32,11 @@ from typing import IO, Any
 
 from ..topology import host
 from .batch import local_settings, obstacle
-from .binding import yield_options
+from .binding import count_options, yield_options
 from .diagnostics import MPI_SHM, mpi_shortage
-from .local_threads import Failure, LocalThreads, describe_status
+from .local_threads import Failure, LocalThreads
 from .mpi import LaunchError, Mpi, clean_environment
+from .outcome import Outcome
 from .processes import Keeper, kill_tagged, tagged
 from .terminal import JobControl, StandardInput
 from .thread_errors import descriptor_of
@@ -46,7 +47,6 @@ __all__ = [
     "EXIT_USAGE",
     "EXIT_WRONG",
     "JOB_TAG",
-    "Outcome",
     "job_command",
     "job_environment",
     "launcher_options",
@@ -142,7 +142,9 @@ def job_command(
     """
     if why_not := obstacle(environment or {}, mpi.family, extra):
         raise LaunchError(why_not)
-    extra = [*yield_options(mpi.family, threads, environment or {}, extra), *extra]
+    watched = recover and str(_WATCH) in program
+    counts = count_options(mpi.family, mpi.version, environment or {}, extra) if watched else []
+    extra = [*counts, *yield_options(mpi.family, threads, environment or {}, extra), *extra]
     options = launcher_options(mpi.family, extra, recover=recover)
     if mpi.family == "openmpi":
         for name in sorted(environment or ()):
@@ -190,63 +192,6 @@ def job_environment(
 
 
 # --- running a job --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The end of a job.
-
-    Attributes
-    ----------
-    status : int
-        The job's exit status: that of the first thread to fail; 3 if it reached its time limit;
-        128 + signal if a signal to this process ended it; 1 if all ended well but left processes
-        behind.
-    launcher_status : int
-        The exit status of the launcher itself.
-    failures : tuple of Failure
-        The threads that failed, in order of time; known on this machine only.
-    survivors : int
-        Processes that did not end by themselves and were killed.
-    timed_out : bool
-        True if the time limit ended it.
-    interrupted : int
-        The signal that ended it, or 0.
-    shortage : str
-        A text about shared memory, if a lack of it may have killed a thread.
-    seconds : float
-        The job's run time.
-    """
-
-    status: int
-    launcher_status: int = 0
-    failures: tuple[Failure, ...] = ()
-    survivors: int = 0
-    timed_out: bool = False
-    interrupted: int = 0
-    shortage: str = ""
-    seconds: float = 0.0
-
-    def explain(self, time_limit: float | None = None) -> str:
-        """Return one line about what went wrong, or "" if nothing did."""
-        parts = []
-        if self.timed_out:
-            parts.append(f"not finished after {time_limit:g} s" if time_limit else "time is up")
-        elif self.interrupted:
-            parts.append(f"ended by {signal.Signals(self.interrupted).name}")
-        if self.failures:
-            first = self.failures[0]
-            more = len(self.failures) - 1
-            others = f"; {more} other thread{'s'[: more != 1]} failed after it" if more else ""
-            parts.append(f"{first}{others}")
-        elif self.status and not parts and not self.survivors:
-            parts.append(f"the job {describe_status(self.status)}")
-        if self.survivors:
-            processes = "process" if self.survivors == 1 else "processes"
-            parts.append(f"{self.survivors} {processes} still running had to be killed")
-        if self.shortage:
-            parts.append(self.shortage)
-        return "; ".join(parts)
 
 
 def run_job(
@@ -333,21 +278,23 @@ def _run(
         )
         control.started(launcher)
         timed_out = not _wait(launcher, threads, source, control, job)
-        survivors = _end(launcher, job, 0.0 if timed_out else job.grace)
+        killed = _end(launcher, job, 0.0 if timed_out else job.grace)
         threads.drain()
         threads.errors.print(all_there_are=True)
         keeper.done()
     timed_out = timed_out and not control.received and not threads.failures
     code = launcher.returncode
     said = code if code >= 0 else 128 - code
-    status = _status_of(said, survivors, timed_out, control.received, threads.failures)
+    status = _status_of(said, len(killed), timed_out, control.received, threads.failures)
     return Outcome(
         status=status,
         launcher_status=said,
         failures=tuple(threads.failures),
-        survivors=survivors,
+        survivors=len(killed),
+        killed=threads.count_of(killed),
         timed_out=timed_out,
         interrupted=control.received,
+        first_error=threads.errors.first,
         shortage=mpi_shortage(free, threads.total) if status in _OF_MEMORY else "",
         seconds=time.monotonic() - began,
     )
@@ -481,11 +428,11 @@ def _wait(
     return True
 
 
-def _end(launcher: subprocess.Popen[bytes], job: _Job, grace: float) -> int:
-    """Give what is left of the job `grace` seconds, then kill it; return how many were killed."""
+def _end(launcher: subprocess.Popen[bytes], job: _Job, grace: float) -> list[int]:
+    """Give what is left of the job `grace` seconds, then kill it; return the ids of the killed."""
     deadline = time.monotonic() + grace
     while time.monotonic() < deadline and tagged(job.tag_name, job.tag):
         time.sleep(_POLL)
     killed = kill_tagged(job.tag_name, job.tag)
     launcher.wait()
-    return len(killed)
+    return killed

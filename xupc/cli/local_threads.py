@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..health.error_report import LONGEST
@@ -135,6 +136,10 @@ class LocalThreads:
         for pid in list(self._pids.values()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 (os.killpg if groups else os.kill)(pid, number)
+
+    def count_of(self, pids: Iterable[int]) -> int:
+        """Return how many threads that have not reported an end are among these processes."""
+        return len(set(pids).intersection(self._pids.values()))
 
     def close(self) -> None:
         """Take no more messages."""

@@ -29,10 +29,9 @@ from .against import beside_lines, fit_to
 from .common import (
     EnvironmentProblem,
     check_nodes,
-    check_writable,
+    check_outputs,
     examples,
     plain,
-    refuse_existing,
 )
 from .predict_page import check_page, names_of, write_page
 from .predict_program import is_trace, of_program
@@ -187,9 +186,7 @@ def _fitted(
     against: tuple[Path, ...], machine: Machine, path: Path, force: bool
 ) -> tuple[Machine, list[str]]:
     """Return a machine fitted to results, which is written to a file, and the lines about it."""
-    check_writable(path)
-    if not force:
-        refuse_existing([("--fit", path)])
+    check_outputs([("--fit", path)], replace=force)
     machine, lines = fit_to(against, machine)
     machine = replace(machine, name=path.stem)
     write_whole(path, text_of(machine).encode())

@@ -17,7 +17,7 @@ from xupc.report.page import MissingError, require
 from xupc.topology.node_spec import parse_nodes
 from xupc.tuning.selection import Table
 
-from .common import EnvironmentProblem, check_writable, refuse_existing
+from .common import EnvironmentProblem, check_outputs
 from .progress import PATIENCE, Progress
 
 __all__ = ["check_page", "names_of", "write_page"]
@@ -29,9 +29,7 @@ def check_page(path: Path | None, nodes: str, threads: int, force: bool) -> int:
     """Return the threads of a node; UsageError if the page cannot be made."""
     if path is None:
         return 0
-    check_writable(path)
-    if not force:
-        refuse_existing([("--page", path)])
+    check_outputs([("--page", path)], replace=force)
     try:
         require()
     except MissingError as error:

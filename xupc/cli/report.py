@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import blamed_on, examples, refuse_existing
+from .common import blamed_on, check_outputs, examples
 from .launcher import EXIT_ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def report_command(
         raise click.UsageError(f"--compact: expected one result, got {len(results)}")
     if output is None and markdown is None and compact is None:
         output = _page_of(results[0])
-    if not force:
-        refuse_existing([("-o", output), ("--markdown", markdown), ("--compact", compact)])
+    outputs = ("-o", output), ("--markdown", markdown), ("--compact", compact)
+    check_outputs(outputs, replace=force)
     loaded = [_load(path) for path in results]
     wanted = _parsed(choice, loaded)
     names = _names(results)
@@ -135,7 +135,7 @@ def _status(faulty: bool, compared: Sequence[Regressions]) -> int:
 
 def _page_of(result: Path) -> Path:
     """Return the path of a result's page, beside it."""
-    return result.with_name(result.name.split(".json")[0] + ".html")
+    return result.parent / (result.name.split(".json")[0] + ".html")
 
 
 def _print_faults(names: Sequence[str], results: Sequence[Result]) -> bool:

@@ -27,10 +27,16 @@ class ThreadErrors:
     ----------
     descriptor : int
         Where to print; negative: nowhere.
+
+    Attributes
+    ----------
+    first : int or None
+        The thread whose error came first; None if none has come.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.first: int | None = None
         self._threads: dict[tuple[int, str], list[int]] = {}  # by number of threads, and text
         self._last = 0.0
 
@@ -40,6 +46,8 @@ class ThreadErrors:
         thread, total = (int(word) for word in head.split()[1:])
         self._threads.setdefault((total, text.decode(errors="replace")), []).append(thread)
         self._last = time.monotonic()
+        if self.first is None:
+            self.first = thread
 
     def print(self, *, all_there_are: bool = False) -> None:
         """Print what has come, if no other is expected."""

@@ -10,7 +10,7 @@ import click
 from ..call_trace.file import load, write
 from ..call_trace.layout import folder_of
 from ..call_trace.summary import as_data, rendered
-from .common import EnvironmentProblem, blamed_on, examples, refuse_existing
+from .common import EnvironmentProblem, blamed_on, check_outputs, examples
 
 __all__ = ["trace_command"]
 
@@ -47,8 +47,7 @@ def trace_command(trace: Path, as_json: bool, most: int, output: Path | None, fo
     if output is not None:
         if not trace.is_dir():
             raise click.UsageError(f"-o: expected a folder of parts, got the file {trace}")
-        if not force:
-            refuse_existing([("-o", output)])
+        check_outputs([("-o", output)], replace=force)
     try:
         found = load(trace)
         if output is not None:

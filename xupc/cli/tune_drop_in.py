@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from xupc.bench.budget import in_words
+from xupc.bench.budget import given, in_words, no_trial
 from xupc.bench.columns import aligned
 from xupc.bench.decisions import LEAST_LAUNCHES, Tuned
 from xupc.bench.drop_in_tuner import cells_of, collected, drop_in_tuned
@@ -152,10 +152,10 @@ def _measured(plan: DropInPlan, shape: Shape, end: float, progress: Show) -> _Me
         if not launch and number >= LEAST_LAUNCHES:
             break
         if not launch and time.monotonic() - began >= limit:
-            raise BudgetProblem(
-                f"--budget {in_words(plan.seconds)}: expected more: a launch of {shape} alone "
-                f"takes more than {limit:.1f} s"
-            )
+            raise BudgetProblem(str(no_trial(
+                str(shape), plan.seconds, began - plan.began, limit,
+                LEAST_LAUNCHES * len(plan.shapes), START,
+            )))  # fmt: skip
         if not launch:
             raise EnvironmentProblem(f"the drop-in communicator was not measured: {why}")
         start = time.monotonic() - began - launch["seconds"]
@@ -177,6 +177,6 @@ def _too_short(plan: DropInPlan, start: float) -> BudgetProblem:
     """Return the error about a budget, with the time that would do."""
     need = in_words(2 * len(plan.shapes) * LEAST_LAUNCHES * (start + SHORTEST))
     return BudgetProblem(
-        f"--budget {in_words(plan.seconds)}: expected at least {need}: {LEAST_LAUNCHES} launches "
+        f"--budget {given(plan.seconds)}: expected at least {need}: {LEAST_LAUNCHES} launches "
         f"of each job (a start takes {start:.1f} s)"
     )

@@ -1,14 +1,15 @@
 """The environment variables of xupc: what each one means, stated once.
 
-`xupc info` reports a variable that is not here as misspelt. docs/reference/variables.md is made of
-this table.
+`xupc info` and `xupc run` report a variable that is not here as misspelt.
+docs/reference/variables.md is made of this table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-__all__ = ["PREFIX", "TESTS_PREFIX", "VARIABLES", "Variable"]
+__all__ = ["PREFIX", "TESTS_PREFIX", "VARIABLES", "Variable", "unknown"]
 
 PREFIX, TESTS_PREFIX = "XUPC_", "XUPC_TEST_"
 
@@ -51,7 +52,8 @@ VARIABLES: dict[str, Variable] = {
     ),
     "XUPC_TIMEOUT": Variable(
         _RUN, "seconds", "none: a wait has no limit",
-        "Raise `HangError` in a wait that takes longer.",
+        "Raise `HangError` in a wait of xupc that takes longer, also in a collective of "
+        "`xupc.Comm` that MPI carries; `xupc.Comm` has no warm-up then.",
     ),
     "XUPC_TOPOLOGY": Variable(
         _RUN, "`2x4x8`, or a directory", "the machine itself",
@@ -63,7 +65,8 @@ VARIABLES: dict[str, Variable] = {
     ),
     "XUPC_TRACEBACK": Variable(
         _RUN, "`full`", "the program's lines",
-        "Show the lines of xupc, too, in tracebacks of errors that the program does not catch.",
+        "Show the lines of xupc and of Python's start, too, in tracebacks of errors that the "
+        "program does not catch.",
     ),
     "XUPC_TUNING": Variable(
         _RUN, "a file", "`xupc/tuning.toml` in the user's config directory",
@@ -100,3 +103,15 @@ VARIABLES: dict[str, Variable] = {
         "Make shared memory in files with a name; for tests of systems without `O_TMPFILE`.",
     ),
 }  # fmt: skip
+
+
+def unknown(names: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence about each of these variables that looks like one of xupc, but is none."""
+    for name in sorted(names):
+        if not name.startswith(PREFIX) or name.startswith(TESTS_PREFIX) or name in VARIABLES:
+            continue
+        from difflib import get_close_matches  # needed for no run without a mistake
+
+        alike = get_close_matches(name, VARIABLES, n=1)
+        hint = f": did you mean {alike[0]}?" if alike else ""
+        yield f"{name} is set, but xupc knows no such variable{hint}"

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from ..backends.native.native_core import core
 from ..backends.protocol import Instance
 from ..errors import XupcError, show
 from .datatypes import Datatypes, Grid
+from .held_by_mpi import HeldByMPI
 from .mpi_settings import prepare_start
 from .requests import Requests
 from .tags import (
@@ -42,7 +42,6 @@ __all__ = [
     "drop_files",
     "end_in",
     "end_mpi",
-    "place_in_mpi",
     "start_mpi",
 ]
 
@@ -132,10 +131,10 @@ class MpiContext:
         MPI_Finalize deletes the attributes of COMM_SELF first, while MPI still works.
         """
         self._before_end = act
-        self._end_key = self.mpi.Comm.Create_keyval(delete_fn=self._ends)
-        self.mpi.COMM_SELF.Set_attr(self._end_key, None)
+        self._end_key = self.mpi.Comm.Create_keyval()
+        self.mpi.COMM_SELF.Set_attr(self._end_key, HeldByMPI(self, MpiContext._ends))
 
-    def _ends(self, *_: object) -> None:
+    def _ends(self) -> None:
         act, self._before_end = self._before_end, None
         if act is not None:
             self._end_key = self.mpi.KEYVAL_INVALID  # it is being deleted
@@ -297,14 +296,6 @@ def end_mpi() -> None:
 
     if rc.finalize is not False and not MPI.Is_finalized():
         MPI.Finalize()
-
-
-def place_in_mpi() -> tuple[int, int]:
-    """Return (rank, size) in MPI's world; (0, 1) before MPI has started and after its end."""
-    module = sys.modules.get("mpi4py.MPI")
-    if module is None or not module.Is_initialized() or module.Is_finalized():
-        return 0, 1
-    return module.COMM_WORLD.Get_rank(), module.COMM_WORLD.Get_size()
 
 
 def abort_all(status: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
@@ -127,10 +127,11 @@ class TeamComm:
         """Start to send a small message; the request keeps the bytes."""
         return self.comm.Isend([data, len(data), self.mpi.BYTE], to, tag)
 
-    def send_notice(self, to: int, tag: int, data: bytes) -> None:
-        """Send a small message that its receiver may never look for; `settle` receives it then."""
-        self.unread()
-        self._notices.append((to, self.comm.Issend([data, len(data), self.mpi.BYTE], to, tag)))
+    def send_notices(self, ranks: Iterable[int], tag: int, data: bytes) -> None:
+        """Send a small message that a receiver may never look for; `settle` receives it then."""
+        self.unread()  # forget those that were received
+        for to in ranks:
+            self._notices.append((to, self.comm.Issend([data, len(data), self.mpi.BYTE], to, tag)))
 
     def unread(self) -> set[int]:
         """Return the ranks that have not received a notice yet."""

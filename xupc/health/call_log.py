@@ -41,7 +41,7 @@ class Call:
     @property
     def name(self) -> str:
         """Return the call with its number, which is the same on all threads of its team."""
-        return f"{self.text} #{self.op}" + (f" of team {self.team}" if self.team else "")
+        return f"{self.text} #{self.op}"
 
 
 class CallLog(ControlView):
@@ -128,7 +128,9 @@ class CallLog(ControlView):
 
     def _call(self, index: int, row: NDArray[np.void]) -> Call:
         what, ended = int(row["what"]), int(row["ended"])
-        text = self._text(index, what & 0xFFFFFFFF) or "a call"
+        team = what >> 32
+        text = self._text(index, what & 0xFFFFFFFF)
+        text = text or (f"a call of team {team}" if team else "a call")
         posted = ended == POSTED
         began, ended = int(row["began"]), 0 if posted else ended
-        return Call(int(row["op"]), what >> 32, text, began, ended, posted)
+        return Call(int(row["op"]), team, text, began, ended, posted)

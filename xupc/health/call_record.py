@@ -10,13 +10,12 @@ import binascii
 import contextlib
 import copy
 import pickle
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 from .. import errors
 from ..errors import CollectiveMismatchError, XupcError, said
-from .thread_ranges import range_text, ranges
+from .thread_ranges import MOST_RANGES, Ranges, count, joined, range_text
 
 __all__ = ["LIBRARY_BARRIER", "CallRecord", "MismatchReport", "compare", "first_apart"]
 
@@ -143,15 +142,26 @@ class CallRecord:
         return CallRecord(self.name, lambda: [*self.arguments, *more], self.title)
 
     def renamed(self, name: str) -> CallRecord:
-        """Return the same record under another name."""
+        """Return the same record under the name of a method of mpi4py's.
+
+        Only `xupc.barrier` has a value.
+        """
         record = copy.copy(self)
         record.name = name
+        if self.name == "barrier":
+            record._arguments = []
         return record
 
     @property
     def call(self) -> str:
-        """Return the text of the call, such as ``all_gather(dst=..., nbytes=8)``."""
-        return self.words or f"{self.name}({', '.join(f'{n}={v}' for n, v in self.arguments)})"
+        """Return the text of the call, such as ``all_gather(dst=..., nbytes=8)``.
+
+        A barrier without a value has no arguments in it.
+        """
+        if self.words:
+            return self.words
+        given = [f"{n}={v}" for n, v in self.arguments if (n, v) != ("value", "None")]
+        return f"{self.name}({', '.join(given)})"
 
     def settle(self) -> None:
         """Replace all objects by texts: a record outlives its call and must not keep arguments.
@@ -236,30 +246,37 @@ def _difference(records: Sequence[CallRecord], threads: Sequence[int]) -> str:
     names = [r.name for r in records]
     if len(set(names)) > 1:
         calls = [r.call for r in records]
-        return "the threads are in different calls: " + _groups(calls, threads)
+        return "the threads are in different calls: " + grouped_text(calls, threads)
     for k, (argument, _) in enumerate(records[0].arguments):
         values = [r.arguments[k][1] if k < len(r.arguments) else "?" for r in records]
         if len(set(values)) > 1:
-            return f"{names[0]}: {argument} differs: " + _groups(values, threads)
+            return f"{names[0]}: {argument} differs: " + grouped_text(values, threads)
     return (
         f"{names[0]}: the calls since the last synchronising one differ in number or kind "
         "between threads"
     )
 
 
-def _groups(values: list[str], threads: Sequence[int]) -> str:
+def grouped_text(values: list[str], threads: Sequence[int]) -> str:
     """Return ``thread 2: 16; the other threads (0, 1, 3): 8``; a tie names both groups."""
-    counts = Counter(values).most_common()
-    common = counts[0][0]
-    tie = len(counts) > 1 and counts[1][1] == counts[0][1]
+    return grouped_ranges(values, [((thread, thread),) for thread in threads], len(threads))
+
+
+def grouped_ranges(values: list[str], groups: Sequence[Ranges], most: int = MOST_RANGES) -> str:
+    """Return the same for values of groups of threads; of a group it names `most` ranges."""
+    threads: dict[str, list[Sequence[int]]] = {}
+    for value, runs in zip(values, groups, strict=True):
+        threads.setdefault(value, []).extend(runs)
+    found = {value: joined(runs) for value, runs in threads.items()}
+    order = sorted(found, key=lambda value: -count(found[value]))  # stable
+    tie = len(order) > 1 and count(found[order[0]]) == count(found[order[1]])
     parts = []
-    for value, _ in reversed(counts):
-        who = [t for t, v in zip(threads, values, strict=True) if v == value]
-        names = range_text(ranges(who), most=len(who))
-        if value == common and not tie:
+    for value in reversed(order):
+        names = range_text(found[value], most)
+        if value == order[0] and not tie:
             parts.append(f"the other threads ({names}): {value}")
         else:
-            parts.append(f"thread{'s' * (len(who) > 1)} {names}: {value}")
+            parts.append(f"thread{'s' * (count(found[value]) > 1)} {names}: {value}")
     return "; ".join(parts)
 
 
@@ -269,16 +286,18 @@ class MismatchReport:
     def __init__(self, data: Comparison) -> None:
         self.data = data
 
-    def error_for(self, record: CallRecord) -> BaseException:
-        """Return the error that this thread raises."""
+    def error_for(self, record: CallRecord, team: str = "") -> BaseException:
+        """Return the error that this thread raises; `team`: the name of the team in messages."""
         if record.error is not None:
             return record.error
         if "raised" in self.data:
             return self._raised()
         failed = self.data.get("failed")
-        found = f"; found in {record.name}" if self.data.get("earlier") else ""
+        of = f" of {team}" if team else ""
+        found = f"; found in {record.words or record.name}" if self.data.get("earlier") else ""
         if not failed:
-            error = CollectiveMismatchError(self.data["text"] + found)
+            text = self.data["text"] + found
+            error = CollectiveMismatchError(f"{text} (calls{of})" if of else text)
             error._exit_status = self.data.get("status", 0)
             return error
         text = "; ".join(f"thread {r}: {t}" for r, t in failed.items())
@@ -287,8 +306,8 @@ class MismatchReport:
             type_ = getattr(errors, kind, CollectiveMismatchError)
             return type_(f"{message} (thread {', '.join(failed)})")
         if found:
-            return CollectiveMismatchError(f"{record.name}: an earlier call failed: {text}")
-        return CollectiveMismatchError(f"{record.name}: the call failed elsewhere: {text}")
+            return CollectiveMismatchError(f"{record.name}{of}: an earlier call failed: {text}")
+        return CollectiveMismatchError(f"{record.name}{of}: the call failed elsewhere: {text}")
 
     def _raised(self) -> BaseException:
         """Return another thread's error, of the same type if it can be pickled."""

@@ -10,7 +10,7 @@ For m threads on the machine and one or several machines::
     ring i        the last calls of thread i (by the native core), its requests for positions and
                   its answers.
     record i      pid, THREADS id, host name; as texts its trouble and what it waits for; its
-                  Python line; the texts of its last calls.
+                  Python line; the texts of its last calls; its calls on `xupc.Comm`, as JSON.
     hosts         the pid, id and host name of the lowest thread of every machine.
     places        the positions of the threads of every machine, as JSON.
     sync areas    one per node of this machine (by the native core).
@@ -29,6 +29,8 @@ __all__ = [
     "CALL",
     "CALLS",
     "CALL_RING",
+    "CROSSED",
+    "DATA_HEAD",
     "DEAD",
     "EDGES",
     "EDGE_HEAD",
@@ -41,10 +43,11 @@ __all__ = [
     "LINE",
     "MAGIC",
     "MOST_EDGES",
+    "NOTE",
+    "NOTE_BYTES",
     "NUMBER",
     "PAGE",
     "PLACES_BYTES",
-    "PLACES_HEAD",
     "POSTED",
     "RECORD",
     "RING",
@@ -60,7 +63,7 @@ __all__ = [
 ]
 
 # The trouble of a thread: its own, or one of the job that it has detected.
-RUNNING, FINISHED, DEAD, HUNG, INTERRUPTED, BROKEN = range(6)
+RUNNING, FINISHED, DEAD, HUNG, INTERRUPTED, BROKEN, CROSSED = range(7)
 
 PAGE = 4096
 LINE = 64
@@ -69,12 +72,12 @@ TEXT_BYTES = 224
 LAST = 64  # calls of a thread in a report
 RING = 2 * LAST  # calls that are kept: the core may be overwriting the oldest
 POSTED = 1  # stands for the end of a posted call that is in progress
-MAGIC = 0x31306372_63707578
+MAGIC = 0x32306372_63707578
 PLACES_BYTES = 8192
 WHERE_BYTES = 256
 ID = struct.Struct("<qq48s")  # pid, thread, host
 NUMBER = struct.Struct("<Q")
-PLACES_HEAD = struct.Struct("<QQ")  # time of the report, bytes of JSON
+DATA_HEAD = struct.Struct("<QQ")  # of data as JSON: their time, their bytes
 TROUBLE_BYTES = 1024
 # Offsets in a record.
 TROUBLE = 128
@@ -84,7 +87,9 @@ MOST_EDGES = 58
 EDGE_HEAD = struct.Struct("<QQQQ")  # looks, team, operation, number of threads
 WHERE = EDGES + EDGE_HEAD.size + 4 * MOST_EDGES + 8
 CALLS = WHERE + WHERE_BYTES
-RECORD = CALLS + TEXTS * (NUMBER.size + TEXT_BYTES)
+NOTE = CALLS + TEXTS * (NUMBER.size + TEXT_BYTES)
+NOTE_BYTES = 4096
+RECORD = NOTE + NOTE_BYTES
 HEAD = np.dtype(
     [("magic", "u8"), ("job", "u8"), ("asked", "u8"), ("printed", "u8")]
     + [(name, "u4") for name in ("threads", "machines", "machine", "total")]

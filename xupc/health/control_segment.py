@@ -23,6 +23,7 @@ from ..pgas.segment import Segment, hold_lock, lock_holder
 from .call_log import CallLog
 from .control_layout import (
     AWAITED,
+    DATA_HEAD,
     EDGE_HEAD,
     EDGES,
     FINISHED,
@@ -32,9 +33,11 @@ from .control_layout import (
     LINE,
     MAGIC,
     MOST_EDGES,
+    NOTE,
+    NOTE_BYTES,
     PAGE,
     PLACES_BYTES,
-    PLACES_HEAD,
+    RECORD,
     RUNNING,
     TROUBLE,
     TROUBLE_BYTES,
@@ -214,26 +217,54 @@ class Control(CallLog):
 
     def write_places(self, machine: int, groups: object) -> None:
         """Publish the positions of a machine's threads, with the time."""
-        at = self._places + machine * PLACES_BYTES
-        data = json.dumps(groups).encode()
-        if PLACES_HEAD.size + len(data) > PLACES_BYTES:
+        if not self._write_data(self._places + machine * PLACES_BYTES, groups, PLACES_BYTES):
             raise ValueError("too many places")
-        self.segment.map[at : at + PLACES_HEAD.size] = PLACES_HEAD.pack(0, 0)
-        self.segment.map[at + PLACES_HEAD.size : at + PLACES_HEAD.size + len(data)] = data
-        PLACES_HEAD.pack_into(self.segment.map, at, time.monotonic_ns(), len(data))
 
     def places_of(self, machine: int) -> tuple[int, object]:
         """Return the time and the positions last published for a machine; (0, None) if none."""
-        at = self._places + machine * PLACES_BYTES
-        found, size = PLACES_HEAD.unpack_from(self.segment.map, at)
-        start = at + PLACES_HEAD.size
-        data = bytes(self.segment.map[start : start + size])
+        return self._read_data(self._places + machine * PLACES_BYTES)
+
+    def write_note(self, note: object) -> bool:
+        """Publish this thread's calls on `xupc.Comm`; return False if there is no room for them."""
+        return self._write_data(self._record(self.index) + NOTE, note, NOTE_BYTES)
+
+    def note_of(self, index: int) -> tuple[int, bytes]:
+        """Return the time and the JSON of what a thread has published by `write_note`."""
+        return self._read_bytes(self._record(index) + NOTE)
+
+    def noted_since(self, when: int) -> list[int]:
+        """Return the threads that have called `write_note` since a time."""
+        times: NDArray[np.uint64] = np.ndarray(
+            self.threads, np.uint64, self.segment.array, self._record(0) + NOTE, (RECORD,)
+        )  # fmt: skip
+        found: list[int] = np.flatnonzero(times > when).tolist()
+        return found
+
+    def _write_data(self, at: int, found: object, room: int) -> bool:
+        """Write data as JSON, with the time; return False if there is no room for it."""
+        data = json.dumps(found).encode()
+        if DATA_HEAD.size + len(data) > room:
+            return False
+        self.segment.map[at : at + DATA_HEAD.size] = DATA_HEAD.pack(0, 0)
+        self.segment.map[at + DATA_HEAD.size : at + DATA_HEAD.size + len(data)] = data
+        DATA_HEAD.pack_into(self.segment.map, at, time.monotonic_ns(), len(data))
+        return True
+
+    def _read_data(self, at: int) -> tuple[int, object]:
+        """Return the time and the data that `_write_data` wrote; (0, None) if there are none."""
+        when, data = self._read_bytes(at)
         try:
-            groups = json.loads(data)
+            return when, json.loads(data)
         except ValueError:  # nothing yet, or a write is in progress
             return 0, None
-        same = PLACES_HEAD.unpack_from(self.segment.map, at)[0] == found
-        return (found, groups) if same else (0, None)
+
+    def _read_bytes(self, at: int) -> tuple[int, bytes]:
+        """Return the time and the JSON of data; (0, b"") while a write is in progress."""
+        found, size = DATA_HEAD.unpack_from(self.segment.map, at)
+        start = at + DATA_HEAD.size
+        data = bytes(self.segment.map[start : start + size])
+        same = DATA_HEAD.unpack_from(self.segment.map, at)[0] == found
+        return (found, data) if same else (0, b"")
 
     def process_of(self, index: int) -> int | None:
         """Return the pid of a thread; 0 in another pid namespace, None if it has ended."""

@@ -5,12 +5,14 @@ that a thread that only computes ends with the others. They check for
 
 1. a free lock in the machine's control segment: its thread has died;
 2. a trouble that a thread of this machine has published there: a death elsewhere, a hang, an
-   interrupt, an error of MPI;
+   interrupt, an error of MPI, calls that never meet;
 3. on the machine's lowest thread, messages from other machines about deaths and troubles
    (`xupc.health.failure_tree`);
 4. a launcher that has ended;
 5. threads that wait for each other on different teams;
-6. the deadline of the wait.
+6. calls on `xupc.Comm` that differ, where MPI carries one (`xupc.health.crossed_calls`, between
+   machines `xupc.health.calls_elsewhere`);
+7. the deadline of the wait.
 
 A thread that detects a failure raises; after that no call can be made. The end of a program with a
 broken job never waits for a reply. It gives other threads a moment to print the same error, and
@@ -21,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -29,15 +30,25 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..backends.own_threads import GUARD, ReentrantEvent
 from ..backends.wait import WaitState
-from ..errors import DeadThreadError, HangError, XupcError, thread_name, warn
+from ..errors import (
+    CollectiveMismatchError,
+    DeadThreadError,
+    HangError,
+    XupcError,
+    thread_name,
+    warn_alone,
+)
 from ..topology.job_info import JobInfo
-from .control_layout import BROKEN, DEAD, FINISHED, HUNG, INTERRUPTED
+from .circles import circle_through
+from .control_layout import BROKEN, CROSSED, DEAD, FINISHED, HUNG, INTERRUPTED
 from .control_segment import Control
+from .crossed_calls import CrossedCalls
 from .init_watchdog import AFTER_MPI_ERROR
 from .job_abort import JobAbort
 from .stack_responder import StackResponder
 
 if TYPE_CHECKING:
+    from .calls_elsewhere import CallsElsewhere
     from .failure_tree import FailureTree
 
 __all__ = ["FailureDetector"]
@@ -106,6 +117,8 @@ class FailureDetector:
         self._suspected: tuple[tuple[tuple[int, int, int], ...], list[int]] | None = None
         self.asked = 0.0  # time of the last request for one-sided service
         self.inquiry = StackResponder(job)
+        self.crossed = CrossedCalls(job.control, self.inquiry.line)
+        self.elsewhere: CallsElsewhere | None = None
         self.abort = JobAbort(job.info, job.control, job.lifeline)
         if self.lifeline is not None:
             self._listen(self.lifeline)
@@ -119,6 +132,9 @@ class FailureDetector:
         lifeline.doing = lambda: control.doing(control.index)
         lifeline.received, lifeline.end = control.post, control.end_all
         lifeline.serve = control.note_request
+        from .calls_elsewhere import CallsElsewhere  # a job on one machine never needs it
+
+        self.elsewhere = CallsElsewhere(control, lifeline)
         for trouble, text in lifeline.news:
             control.post(trouble, text)
 
@@ -135,11 +151,7 @@ class FailureDetector:
             self._raise_hang(self._hang_text(waiting, waited), waiting)
         if timeout is None and waited > WARN_AFTER and not waiting.warned:
             waiting.warned = True
-            text = self._hang_text(waiting, waited)
-            try:
-                warn(text)
-            except RuntimeWarning:  # a filter made it an error: the call has not failed so far
-                sys.stderr.write(f"xupc: {text}\n")
+            warn_alone(self._hang_text(waiting, waited))
 
     def _look_for_cycle(self, waiting: WaitState) -> None:
         """Raise HangError if threads of this machine wait for each other on different teams.
@@ -162,7 +174,7 @@ class FailureDetector:
         if any(looks < seen + 2 for (looks, _, _), seen in zip(places, first, strict=True)):
             return
         names = [f"{self._name(i)} is {self.control.doing(i)}" for i in cycle]
-        self._raise_hang(f"threads wait for each other: {', for whom '.join(names)}", waiting)
+        self._raise_hang(f"threads wait for each other: {'; '.join(names)}", waiting)
 
     def _raise_hang(self, text: str, waiting: WaitState) -> None:
         """Raise HangError, with the positions of all threads from before the error."""
@@ -193,23 +205,13 @@ class FailureDetector:
         """Return a cycle of waiting threads with this one, by machine index; empty if none."""
         control, me = self.control, self.control.index
         of = {control.who(i)[1]: i for i in range(control.threads)}
-        way: list[int] = [me]
-        left = [[of[t] for t in control.awaited_by(me)[3] if t in of]]
-        seen = {me}
-        while left:
-            if not left[-1]:
-                left.pop()
-                way.pop()
-                continue
-            i = left[-1].pop()
-            if i == me:
-                return way
-            _, team, op, awaited = control.awaited_by(i)
-            if i not in seen and control.waits_in(i, team, op):
-                seen.add(i)
-                way.append(i)
-                left.append([of[t] for t in awaited if t in of])
-        return []
+
+        def awaited(i: int) -> list[int]:
+            _, team, op, threads = control.awaited_by(i)
+            waits = i == me or control.waits_in(i, team, op)
+            return [of[t] for t in threads if t in of] if waits else []
+
+        return circle_through(me, awaited)
 
     def _raise_troubles(self, waiting: WaitState) -> None:
         trouble = self.control.trouble()
@@ -223,6 +225,8 @@ class FailureDetector:
         error: XupcError
         if kind == DEAD:
             error = DeadThreadError(text)
+        elif kind == CROSSED:
+            error = CollectiveMismatchError(text)
         elif kind == HUNG:
             waited = (time.monotonic_ns() - waiting.since) * 1e-9
             mine = self._hang_text(waiting, waited)
@@ -339,7 +343,7 @@ class FailureDetector:
         launched = self.job.info.threads > 1
         since = 0.0
         while not self._stop.is_set():
-            tick = BUSY_TICK if self.inquiry.busy else TICK
+            tick = BUSY_TICK if self.inquiry.busy or self.crossed.busy else TICK
             if self.lifeline is not None:
                 self.lifeline.turn(tick)
             else:
@@ -351,9 +355,14 @@ class FailureDetector:
             if launched and os.getppid() != self.parent:
                 self.abort.end_now("the launcher of the job is gone", gone=True)
             if self.ending:
+                if (trouble := self.control.trouble()) is not None and trouble[0] == CROSSED:
+                    self._send_trouble()  # another thread of this machine may have found it
                 continue
             if (status := self.control.ended) is not None:
                 self.abort.end_with_others(status)
+            for compare in (self._compare_elsewhere, self._compare_calls):
+                with contextlib.suppress(Exception):
+                    compare()
             self._serve()
             if not (text := self._deaths()):
                 continue
@@ -366,6 +375,39 @@ class FailureDetector:
         if self.lifeline is not None:
             self.lifeline.close()
         self.control.segment.close_fd()  # after the last barrier its locks are not needed
+
+    def _compare_elsewhere(self) -> None:
+        """Find calls that differ between machines where MPI carries one."""
+        if self.elsewhere is not None and (text := self.elsewhere.turn()):
+            self.control.post(CROSSED, text)
+
+    def _compare_calls(self) -> None:
+        """Find calls that differ where MPI carries one; end this thread if MPI holds it then.
+
+        It ends, too, when its call has reached the limit of waits, or a wait elsewhere has.
+        """
+        if text := self.crossed.turn():
+            self.control.post(CROSSED, text)
+        self._send_trouble()  # this process may end here
+        held = self.crossed.held
+        if held is None:
+            return
+        trouble, (call, waited), timeout = self.control.trouble(), held, self.job.timeout
+        if trouble is not None and trouble[0] == CROSSED:
+            self.abort.end_now(f"MismatchError: {trouble[1]}")
+        hung = trouble is not None and trouble[0] == HUNG
+        if hung or (trouble is None and timeout is not None and waited > timeout):
+            text = f"{self.job.who} has waited {waited:.1f} s in {call}"
+            where = self.inquiry.last_report() if hung else self.inquiry.report_for_others()
+            self.control.post(HUNG, text)
+            self._send_trouble()
+            self.abort.end_now(f"HangError: {_lines(text, where)}")
+
+    def _send_trouble(self) -> None:
+        """Send the trouble of this machine to the others."""
+        trouble = self.control.trouble()
+        if self.lifeline is not None and trouble is not None:
+            self.lifeline.report(*trouble)
 
     def _serve(self) -> None:
         """Serve one-sided accesses for a while when threads make them, here or elsewhere.
@@ -389,8 +431,7 @@ class FailureDetector:
                 return ""
             trouble = DEAD, "; ".join(self.control.epitaph(i) for i in dead)
             self.control.post(*trouble)
-        if self.lifeline is not None:
-            self.lifeline.report(*trouble)
+        self._send_trouble()
         if trouble[0] in (DEAD, FINISHED):
             return trouble[1] if trouble[0] == DEAD else ""
         # another trouble: the thread that should end the job may have been killed before, here or

@@ -22,6 +22,8 @@ receives the trouble. Messages are lines of JSON, in both directions:
 ``{"serve"}``                           one-sided accesses follow: make MPI's progress for a while.
 ``{"where"}``                           a request for the positions of all threads.
 ``{"places", "machine"}``               the positions of a machine's threads.
+``{"summary"}``                         of a child: the calls in which threads below it wait.
+``{"read"}``                            the answer: the parent can take the next summary.
 ``{"bye"}``                             finalized: the end of the sender is no death.
 
 If a connection cannot be made (a firewall between the machines), the job runs without it.
@@ -47,6 +49,7 @@ from .control_layout import DEAD
 
 if TYPE_CHECKING:
     from ..comm.mpi_types import Intracomm
+    from .note_summary import Summary
 
 __all__ = ["FailureTree", "Identity"]
 
@@ -87,6 +90,8 @@ class Line(TypedDict, total=False):
     where: bool
     places: object
     machine: int
+    summary: Summary
+    read: bool
     bye: bool
 
 
@@ -200,6 +205,8 @@ class FailureTree:
         Called when a thread elsewhere requests the positions of all threads.
     places : callable
         Called with (machine, positions of its threads).
+    summary : callable
+        Called with (lowest thread of a child, its summary): see `calls_elsewhere`.
     rows : list of dict
         ``thread``, ``host`` and ``pid`` of all machines' lowest threads.
     """
@@ -212,6 +219,9 @@ class FailureTree:
         self.serve: Callable[[], None] = lambda: None
         self.asked: Callable[[], None] = lambda: None
         self.places: Callable[[int, object], None] = lambda machine, places: None
+        self.summary: Callable[[int, Summary], None] = lambda thread, summary: None
+        self._parent: Peer | None = None
+        self._unread = False  # the parent has not read the last summary
         self.reported = False
         self.ended = False
         self.lost = ""  # the last neighbour that ended without `farewell`, as text
@@ -240,6 +250,7 @@ class FailureTree:
                 peer = Peer(socket.create_connection((host, port), CONNECT), parent)
                 peer.send(hello)
                 self._peers += (peer,)
+                self._parent = peer
                 return
 
     def _accept(self, listener: socket.socket, children: int) -> None:
@@ -310,6 +321,11 @@ class FailureTree:
         elif "places" in line:
             self.places(int(line["machine"]), line["places"])
             self._send(line, but=peer)
+        elif "summary" in line:
+            peer.send({"read": True})
+            self.summary(peer.who["thread"], line["summary"])
+        elif "read" in line:
+            self._unread = False
         elif "bye" in line:
             peer.left = True
 
@@ -336,6 +352,19 @@ class FailureTree:
     def send_places(self, machine: int, places: object) -> None:
         """Send the positions of this machine's threads."""
         self._send({"places": places, "machine": machine})
+
+    def send_summary(self, summary: Summary) -> bool:
+        """Send a summary to the parent, if there is one; return False if it cannot take one yet.
+
+        It may be busy or stopped: lines of this size must not fill the connection.
+        """
+        if self._unread:
+            return False
+        parent = self._parent
+        if parent is not None and parent in self._peers:
+            self._unread = True
+            parent.send({"summary": summary})
+        return True
 
     def report(self, trouble: int, text: str) -> None:
         """Send a trouble to the neighbours; only the first one is sent."""

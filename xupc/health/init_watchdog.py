@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from ..backends.native.native_core import core
 from ..backends.own_threads import DEADLINE, ReentrantEvent
 from ..backends.wait import WaitState
-from ..comm.mpi import ABORT, abort_all, drop_files, place_in_mpi, start_mpi
+from ..comm.mpi import ABORT, abort_all, drop_files, start_mpi
+from ..comm.place import place_in_mpi
 from ..errors import XupcError, death_text
 from ..pgas.segment import Segment, hold_lock, lock_holder
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..comm.mpi import ABORT, abort_all, drop_files, end_in
 from ..pgas.segment import lock_holder, try_lock
 from ..topology.job_info import JobInfo
-from .control_layout import DEAD
+from .control_layout import CROSSED, DEAD, HUNG
 from .control_segment import Control
 from .error_report import print_error
 
@@ -132,9 +132,20 @@ class JobAbort:
         began = time.monotonic()
         while (waited := time.monotonic() - began) < most:
             silent = self.control.silent()
-            if waited >= least and not any(death or self.control.waits(i) for i in silent):
+            if waited >= least and not any(death or self._speaks(i) for i in silent):
                 return
             time.sleep(0.01)
+
+    def _speaks(self, index: int) -> bool:
+        """Return whether a thread is about to print the error of the job.
+
+        After a hang or a difference of calls a thread that MPI holds prints it, too.
+        """
+        if self.control.waits(index):
+            return True
+        trouble = self.control.trouble()
+        of_all = trouble is not None and trouble[0] in (CROSSED, HUNG)
+        return of_all and self.control.note_of(index)[1] not in (b"", b"null")
 
 
 def _flush() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ..backends.protocol import Instance, Owner, TeamCore
@@ -94,6 +94,10 @@ class RecoveringTeam(Owner, Protocol):
     differences: MismatchDetector
 
     @property
+    def known_as(self) -> str:
+        """The name of the team in messages; "" for that of all threads."""
+
+    @property
     def job(self) -> RecoveryServices:
         """Job of the team."""
 
@@ -160,7 +164,7 @@ class MismatchDetector:
             return False
         mine = instance.fp if at_barrier or instance.plan.sync[1] == "all" else None
         tag = tag_of(team.core.epoch + (not at_barrier), BARRIER)
-        early = (team.link.peek(r, tag) for r in team.exchange_group if r != team.rank)
+        early = (team.link.peek(rank, tag) for rank in self._others)
         return any(data is not None and differs(data, mine) for data in early)
 
     def _ask(self, instance: RecordedCall, asked: set[int]) -> None:
@@ -171,23 +175,21 @@ class MismatchDetector:
         """
         if len(asked) < len(self._others):
             unread = self.team.link.unread()
-            for rank in self._others:
-                if rank not in asked and rank not in unread:
-                    asked.add(rank)
-                    self._notify(rank, QUESTION, instance.op, instance.fp)
+            ready = [r for r in self._others if r not in asked and r not in unread]
+            asked.update(ready)
+            self._notify(ready, QUESTION, instance.op, instance.fp)
 
     def notify_others(self) -> None:
         """Notify the others of a mismatch; calls known to be equal still complete."""
-        for rank in self._others:
-            self._notify(rank, FOUND, self.team.core.verified, 0)
+        self._notify(self._others, FOUND, self.team.core.verified, 0)
 
-    @property
+    @cached_property
     def _others(self) -> list[int]:
         return [rank for rank in self.team.exchange_group if rank != self.team.rank]
 
-    def _notify(self, rank: int, kind: int, op: int, fp: int) -> None:
-        """Send a notice to a rank; not tracked, since a mismatch would cancel it."""
-        self.team.link.send_notice(rank, STALL, WORD.pack(kind, self.team.core.since, op, fp))
+    def _notify(self, ranks: Iterable[int], kind: int, op: int, fp: int) -> None:
+        """Send a notice to ranks; not tracked, since a mismatch would cancel it."""
+        self.team.link.send_notices(ranks, STALL, WORD.pack(kind, self.team.core.since, op, fp))
 
     def read_notices(self) -> bool:
         """Read and answer the notices of other threads; return whether they show a mismatch.
@@ -205,7 +207,7 @@ class MismatchDetector:
             if kind == QUESTION:
                 self._asked[rank] = since, op, fp
                 if op > core.op and rank in self.team.exchange_group:  # others read no answer
-                    self._notify(rank, ANSWER, core.op, core.fp_after(core.op))
+                    self._notify([rank], ANSWER, core.op, core.fp_after(core.op))
             elif kind == FOUND:
                 self._found.append((since, op))
             elif fp and core.fp_after(op) not in (0, fp):
@@ -257,7 +259,8 @@ def _conditions(instance: RecordedCall) -> Iterator[Waitable]:
     verdict = yield from _resync(team, instance, mine, record)
     instance.end()
     team.job.control.all_over()  # the barrier that detected the mismatch never ends
-    raise team.job.agree(team.job.calling_out.run(partial(verdict.error_for, record)))
+    error_of = partial(verdict.error_for, record, team.known_as)
+    raise team.job.agree(team.job.calling_out.run(error_of))
 
 
 def _giving_up(team: RecoveringTeam, instance: RecordedCall) -> Iterator[Waitable]:

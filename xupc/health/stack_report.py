@@ -27,6 +27,7 @@ from ..records import record
 from .call_log import Call
 from .control_layout import PLACES_BYTES
 from .control_segment import Control
+from .crossed_calls import held_by_mpi
 from .thread_ranges import range_text, ranges
 
 __all__ = [
@@ -298,6 +299,8 @@ class Gathering:
             same = [call.name for call in under_way if (call.op, call.team) == (op, team)]
             name = same[0] if same else waits.split(": no word from")[0]
             return name, since, ""
+        if (by_mpi := held_by_mpi(control, index)) is not None:
+            return by_mpi
         # the clock is coarse: of calls with equal times, take the latest
         last = max(reversed(calls), key=lambda call: call.ended or call.began, default=None)
         posted = "; ".join(call.name for call in under_way)

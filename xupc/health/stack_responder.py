@@ -114,6 +114,10 @@ class StackResponder:
             self._relay(asked)
         self._print()
 
+    def line(self) -> str:
+        """Return the Python line of this thread."""
+        return self._here()[0]
+
     def _here(self) -> tuple[str, bool]:
         return line_of(sys._current_frames().get(self._program))
 
@@ -163,6 +167,18 @@ class StackResponder:
             return True
         latest = int(wanted.max())
         return latest > printed and time.monotonic_ns() - latest > IN_PLACE_OF_OTHERS
+
+    def report_for_others(self) -> str:
+        """Return what `report` returns, in the daemon thread: it also answers meanwhile."""
+        gathering = Gathering(self.control)
+        while not gathering.there:
+            self.turn()
+            if self.lifeline is not None:
+                self.lifeline.turn(0.01)
+            else:
+                time.sleep(0.01)
+        self._keep(gathering)
+        return f"{TITLE}\n{report_text(gathering.groups())}"
 
     # -- in the program's thread ---------------------------------------------------------
     def report(self) -> str:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+from types import TracebackType
 
 from .install import install_on_import
 from .switch import OFF, mode
@@ -31,11 +32,26 @@ def main() -> None:
         chosen = mode()
     except ValueError as error:
         sys.exit(f"python -m xupc.mpi: {error}")
+    sys.excepthook = _uncaught
     if chosen != OFF:
         install_on_import()
     from mpi4py import run
 
     run.main()
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """Print an error of the program, also before its first call: in one piece, without our lines.
+
+    What this needs is loaded here: most programs have no error.
+    """
+    try:
+        from ..api.tracebacks import report_error
+        from ..comm.place import place_in_mpi
+
+        report_error(error, *place_in_mpi())
+    except BaseException:  # nothing may hide the error: no memory is left, or Ctrl-C comes again
+        sys.__excepthook__(kind, error, where)
 
 
 if __name__ == "__main__":

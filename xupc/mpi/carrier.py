@@ -2,6 +2,10 @@
 
 All threads of the communicator come to the same decision, since each of them gathers the state of
 all others. `decision.py` decides for a single call whether the team or MPI carries it.
+
+A mistake of the user, such as a wrong value of an ``XUPC_`` variable, is an error on all threads,
+the one that `xupc.init` raises: MPI never carries calls in silence because of it. Where only
+resources are missing, MPI carries the calls, and one thread warns.
 """
 
 from __future__ import annotations
@@ -12,11 +16,24 @@ from typing import Any
 
 from mpi4py import MPI
 
-from ..errors import NotInitializedError, said
-from ..runtime import current
-from . import constants, requests
-from .method_locks import have_lock
-from .record import Record
+from ..api.lifecycle import settings_of
+from ..errors import (
+    CollectiveMismatchError,
+    DeadThreadError,
+    HangError,
+    HeapError,
+    NotInitializedError,
+    said,
+    warn_alone,
+)
+from ..health import crossed_calls
+from ..health.note_comparison import WORLD, name_of
+from ..runtime import current, recorder
+from ..runtime.settings import Settings
+from . import constants, explanation, requests
+from .journal_notes import Notes
+from .opening import WRONG, Meeting
+from .record import Record, all_counts
 from .switch import FORCE, mode
 
 __all__ = ["team_for"]
@@ -41,17 +58,26 @@ _NO_TEAM = len(_NO_REQUESTS)  # in place of an index of `_NO_REQUESTS`: this thr
 _NOT_STARTED = "xupc does not run yet: the first call on all threads of COMM_WORLD starts it"
 
 _CROWDED = f"many communicators: {TEAMS} others have teams"
+_MISTAKES = ValueError, TypeError, CollectiveMismatchError
+"""Errors of a start that the user can mend; others show what the machine lacks."""
 _teams: weakref.WeakSet[Any] = weakref.WeakSet()
+_warned = False
+_no_start = ""  # why a start failed on all threads: none tries again for another communicator
 
 
-def team_for(comm: Any, record: Record) -> Any:
+def team_for(comm: Any, record: Record, name: str) -> Any:
     """Return the team that carries the calls on a communicator; None if MPI carries them.
 
     `record.refused` is then the reason. The call at which `record.due()` is true opens the team: it
-    is the same collective call on all threads of the communicator.
+    is the same collective call on all threads of the communicator. `name`: the call's method.
+
+    Raises
+    ------
+    ValueError, TypeError, CollectiveMismatchError, HeapError, HangError
+        xupc cannot start, as from `xupc.init`; on all threads. The next call tries again.
     """
     if record.due():
-        _open(comm, record)
+        _open(MPI.Intracomm(comm), record, name)
     elif record.team is not None and not _usable(record.team):
         record.give_to_mpi("xupc was finalized")
     return record.team
@@ -66,32 +92,85 @@ def _usable(team: Any) -> bool:
     return world is not None and team.state.job is world.job and not team.state.freed
 
 
-def _open(comm: Any, record: Record) -> None:
+def _open(plain: MPI.Intracomm, record: Record, name: str) -> None:
     """Open a team, or note in the record why there is none: the same on all threads."""
-    plain = MPI.Intracomm(comm)
-    have_lock(plain, "allgather")
-    why = _unfit(plain)
+    settings, error = (None, None) if current.team is not None else _settings()
+    meeting = Meeting(plain, record, name, None if settings is None else settings.timeout)
+    jobs = meeting.gathered(_job(plain) if error is None else WRONG)
+    meeting.raise_wrong(jobs, error)
+    why = _unfit(plain, set(jobs))
     if why in (_NOT_STARTED, _CROWDED):
         record.try_later(why)
     elif why:
         record.give_to_mpi(why)
     else:
-        _try(plain, record)
+        _try(plain, record, meeting, settings)
 
 
-def _try(plain: MPI.Intracomm, record: Record) -> None:
+def _settings() -> tuple[Settings | None, Exception | None]:
+    """Return what `init` would start with, or the error that it would raise on this thread alone.
+
+    This loads all that calls need, and runs the files of ``XUPC_ALGORITHMS``.
+    """
     try:
-        team, why = _new_team(plain), ""
+        from .. import init
+
+        assert init is not None
+        return settings_of(), None
     except Exception as error:
-        team, why = None, f"no team: {said(error)}"
-    lacks = _NO_TEAM if team is None else _no_requests(team)
-    lacks = max(plain.allgather(lacks))  # mpi4py's allreduce would duplicate the communicator
-    if lacks == _NO_TEAM:
-        record.give_to_mpi(why or "no team: an error on another thread")
+        return None, error
+
+
+def _try(
+    plain: MPI.Intracomm, record: Record, meeting: Meeting, settings: Settings | None
+) -> None:
+    """Open a team; where that fails, raise on all threads, or have MPI carry the calls."""
+    global _no_start
+    team: Any = None
+    error, lacks = None, _NO_TEAM
+    try:
+        team = _new_team(plain)
+        lacks = _no_requests(team)
+    except (HangError, DeadThreadError):
+        raise
+    except Exception as e:
+        if current.team is not None and current.team.job.broken is not None:
+            raise
+        error = e
+        explicit = settings is not None and settings.explicit_heap
+        if isinstance(e, _MISTAKES) or (explicit and isinstance(e, HeapError)):
+            lacks = WRONG
+    all_lack = meeting.gathered(lacks)
+    meeting.raise_wrong(all_lack, error)
+    if _NO_TEAM in all_lack:
+        why = f"no team: {said(error) if error else 'an error on another thread'}"
+        record.give_to_mpi(why)
+        _no_start = why if current.team is None else ""
+        if all_lack.index(_NO_TEAM) == plain.Get_rank():
+            _warn(record.refused, settings)
         return
-    record.give_to_team(team, _NO_REQUESTS[lacks])
+    record.give_to_team(team, _NO_REQUESTS[max(all_lack)])
+    team.state.call_it(_name(record))
     if mode() != FORCE:
         record.carriers = team.state.table.carriers_at(team.state.place)
+
+
+def _name(record: Record) -> str:
+    """Return the name of a communicator in messages, the same on all its threads; "": the world."""
+    if record.label == WORLD:
+        return ""
+    return name_of(record.label) if record.label else f"a communicator of {record.place[1]} threads"
+
+
+def _warn(why: str, settings: Settings | None) -> None:
+    """Warn that MPI carries the calls of a communicator; once."""
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    limit = settings is not None and settings.timeout is not None
+    more = "; the limit of waits (XUPC_TIMEOUT) does not hold" if limit else ""
+    warn_alone(f"xupc.Comm: MPI carries the calls of a communicator: {why}{more}")
 
 
 def _no_requests(team: Any) -> int:
@@ -103,16 +182,15 @@ def _no_requests(team: Any) -> int:
     return 0 if team.state.native and requests.usable() else 3
 
 
-def _unfit(plain: MPI.Intracomm) -> str:
-    """Return why a communicator cannot have a team, the same on all its threads; "": it can."""
-    if plain.Get_size() == 1:
-        return "one thread"
-    jobs = set(plain.allgather(_job(plain)))
+def _unfit(plain: MPI.Intracomm, jobs: set[int]) -> str:
+    """Return why a communicator cannot have a team; "": it can. `jobs`: of all its threads."""
     if _BESIDE in jobs:
         return "not called by the main Python thread"
     if _FULL in jobs:
         return _CROWDED
     if jobs == {_NONE}:
+        if _no_start:
+            return _no_start
         of_all = (MPI.IDENT, MPI.CONGRUENT, MPI.SIMILAR)
         return "" if plain.Compare(constants.plain()) in of_all else _NOT_STARTED
     return "" if jobs == {_SAME} else "xupc runs with other threads"
@@ -148,6 +226,10 @@ def _new_team(plain: MPI.Intracomm) -> Any:
 
     if current.team is None:
         init()
+    crossed_calls.read_from(Notes())
     team = held(current.world().new_team(_threads(plain)))
     _teams.add(team)
     return team
+
+
+recorder.carried_elsewhere.append(lambda: explanation.by_mpi(all_counts()))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from . import neighbours, nonblocking, objects, reductions, vectors
-from .decision import Ready, apart, check_blocks, in_place, root_of, taken_over
-from .messages import as_bytes
+from .decision import Ready, apart, in_place, root_of, taken_over
+from .messages import as_bytes, for_blocks
 from .method_calls import call_of
 
 __all__ = ["CALLS", "FORMS"]
@@ -45,7 +45,7 @@ def _gather(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
         src, scratch = dst.array[block * at : block * (at + 1)].copy(), ("operands", block * at)
     else:
         src = as_bytes(sendbuf, writes=False).array
-    check_blocks(dst.array.size, src.size, comm.size)
+    dst = for_blocks(dst, src.size, comm.size)
     arguments = (dst.array, apart(src, dst.array), at, 0)
     return Ready(src.nbytes, _GATHER, arguments, dst, scratch=scratch)
 
@@ -60,18 +60,18 @@ def _scatter(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
     if in_place(recvbuf):  # the root's block stays where it is
         result, out, scratch = None, np.empty(src.size // comm.size, np.uint8), ("result", 0)
     else:
-        result = as_bytes(recvbuf, writes=True)
+        result = for_blocks(as_bytes(recvbuf, writes=True), src.size // comm.size, 1)
         out = result.array
-    check_blocks(src.size, out.size, comm.size)
     arguments = (out, apart(src, out), at, 0)
     return Ready(out.nbytes, _SCATTER, arguments, result, scratch=scratch)
 
 
 def _allgather(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
     dst = as_bytes(recvbuf, writes=True, blocks=comm.size)
-    src = None if in_place(sendbuf) else as_bytes(sendbuf, writes=False).array
-    block = dst.array.size // comm.size if src is None else src.size
-    check_blocks(dst.array.size, block, comm.size)
+    src = None
+    if not in_place(sendbuf):
+        src = as_bytes(sendbuf, writes=False).array
+        dst = for_blocks(dst, src.size, comm.size)
     arguments = (dst.array, apart(src, dst.array), 0)
     return Ready(dst.array.nbytes, _ALLGATHER, arguments, dst)
 
@@ -81,8 +81,7 @@ def _alltoall(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
     src = None
     if not in_place(sendbuf):
         src = as_bytes(sendbuf, writes=False, blocks=comm.size).array
-        check_blocks(src.size, dst.array.size, 1)
-    check_blocks(dst.array.size, dst.array.size // comm.size, comm.size)
+        dst = for_blocks(dst, src.size // comm.size, comm.size)
     return Ready(dst.array.nbytes, _ALLTOALL, (dst.array, apart(src, dst.array), 0), dst)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,11 @@ from mpi4py import MPI
 from ..errors import show
 from . import constants, explanation, methods
 from .entry import replaced
+from .failures import met
+from .journal import ORDERED, ORDERED_COPIES, WATCHED
 from .message_size import bytes_of
-from .record import Record, all_counts, record_of, world_rank
+from .record import Record, all_counts, drop_record, record_of, world_rank
+from .repeated import by_mpi
 from .requests import returning_request
 from .switch import EXPLAIN, OFF, mode
 
@@ -61,15 +65,27 @@ class DropIn(_Base):
 
     __slots__ = ()
     if TYPE_CHECKING:
-        _record: Record | None  # each class has a slot of this name
+        _record: Record | None  # each class has slots of these names
+        _label: str  # of a copy that may not be complete yet
 
     def __new__(cls, comm: MPI.Comm | None = None) -> Any:
         kind = _class_for(cls, comm)
         if kind is not cls:
             return kind(comm)
         made = super().__new__(cls, comm)
-        made._record = None
+        made._record, made._label = None, ""
         return made
+
+    def __repr__(self) -> str:
+        """Describe it by what is known without a call of MPI: the handle may be freed."""
+        kind, record = type(self).__name__, self._record
+        if record is None:
+            return f"<{kind} of xupc at {id(self):#x}, no call yet>"
+        way = f"calls by MPI ({record.refused})"
+        if record.team is not None:
+            ended = record.team.state.job.ended
+            way = "calls by MPI (xupc was finalized)" if ended else "xupc has a team"
+        return f"<{kind} of xupc, rank {record.place[0]} of {record.place[1]}, {way}>"
 
     def explain(self, as_dict: bool = False) -> str | dict[str, dict[str, Any]]:
         """Describe where the calls on this communicator went, and why.
@@ -78,26 +94,34 @@ class DropIn(_Base):
         ----------
         as_dict : bool
             Return ``{method: {"calls", "bytes", "carried_by", "why"}}`` in place of text; the last
-            two are calls by carrier ("xupc" or "MPI") and by reason.
+            two are calls by carrier ("xupc" or "MPI") and by reason. "bytes" is None, in text -,
+            where this thread does not know the bytes of all these calls.
         """
-        counts = self._counts().counts
+        runs = MPI.Is_initialized() and not MPI.Is_finalized()
+        record = self._counts() if runs else self._record
+        counts = {} if record is None else record.counts
         if as_dict:
             return explanation.as_data(counts)
-        return explanation.as_text(counts, f"xupc.Comm of {self.Get_size()} threads")
+        of = "" if record is None else f" of {record.place[1]} threads"
+        return explanation.as_text(counts, f"xupc.Comm{of}")
 
     def free(self) -> None:
         """Call `Free` if not null or predefined."""
         if not constants.is_replacement(self):
+            self._record = None
+            drop_record(self)
             super().free()
 
     def Free(self) -> None:  # noqa: N802
         """Free a communicator."""
         self._record = None
+        drop_record(self)
         super().Free()
 
     def Disconnect(self) -> None:  # noqa: N802
         """Disconnect from a communicator."""
         self._record = None
+        drop_record(self)
         super().Disconnect()
 
     def __reduce__(self) -> Any:
@@ -107,6 +131,7 @@ class DropIn(_Base):
         found: Record | None = self._record
         if found is None:
             found = self._record = record_of(self)
+            found.label = found.label or self._label
         return found
 
 
@@ -137,10 +162,13 @@ _CLASS_METHODS = {"Create_from_group", "f2py", "fromhandle", "fromint"}
 def _completed(cls: Any) -> Any:
     """Add the methods that return communicators, and those that ``XUPC_COMM`` asks for."""
     base = cls.stands_for
-    for name in methods.names(methods.WRAPPED):
+    for name in {*methods.names(methods.WRAPPED), *ORDERED, *ORDERED_COPIES}:
         if hasattr(base, name):
-            add = _class_method if name in _CLASS_METHODS else _method
-            setattr(cls, name, add(getattr(base, name)))
+            run = getattr(base, name)
+            setattr(cls, name, _ordered(name, run) if name in ORDERED else _adding(name)(run))
+    for name in WATCHED if mode() != OFF else ():
+        if hasattr(base, name):
+            setattr(cls, name, by_mpi(name, getattr(base, name), met))
     requests = methods.requesting()
     for name in requests:
         if hasattr(base, name):
@@ -158,10 +186,63 @@ def _completed(cls: Any) -> Any:
     return cls
 
 
+def _adding(name: str) -> Callable[..., Any]:
+    """Return what makes our method of mpi4py's method that returns a communicator."""
+    if name in _CLASS_METHODS:
+        return _class_method
+    if name == "Create_group":
+        return _by_group
+    if name in ORDERED_COPIES:
+        return _ordered_copy
+    return _method
+
+
 def _method(run: Callable[..., Any]) -> Any:
     @functools.wraps(run)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return wrap(run(self, *args, **kwargs))
+
+    return method
+
+
+def _ordered(name: str, run: Callable[..., Any]) -> Any:
+    """Have a method note what it makes; all threads are in it, so it can open their team, too."""
+    noted = by_mpi(name, run, met)
+
+    @functools.wraps(run)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = noted(self, *args, **kwargs)
+        if not isinstance(made, DropIn):  # a copy is of the same class
+            made = wrap(made)
+        record = self._counts()
+        record.has_made(made, made._counts() if made else None)
+        if record.due():
+            from .carrier import team_for
+
+            team_for(self, record, name)
+        return made
+
+    return method
+
+
+def _ordered_copy(run: Callable[..., Any]) -> Any:
+    @functools.wraps(run)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made, request = run(self, *args, **kwargs)
+        made._label = self._counts().will_copy(self)
+        return made, request
+
+    return method
+
+
+def _by_group(run: Callable[..., Any]) -> Any:
+    @functools.wraps(run)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = wrap(run(self, *args, **kwargs))
+        if made:
+            tag = args[1] if len(args) > 1 else kwargs.get("tag", 0)
+            self._counts().has_made_for_group(tag, made, made._counts())
+        return made
 
     return method
 
@@ -184,15 +265,15 @@ def _counted(name: str, run: Callable[..., Any]) -> Any:
 
 
 def _with_bytes(name: str, run: Callable[..., Any]) -> Any:
-    """Add the bytes of calls that MPI carries unseen."""
+    """Add the bytes of calls that are counted without them, where the arguments have them."""
 
     @functools.wraps(run)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         record = self._counts()
-        unseen = record.left != 0
+        before = record.unsized(name)
         result = run(self, *args, **kwargs)
-        if unseen:
-            record.add_bytes(name, bytes_of(args))
+        if (nbytes := bytes_of(args)) is not None:
+            record.add_bytes(name, before, nbytes)
         return result
 
     return method
@@ -221,7 +302,7 @@ class Comm(DropIn, MPI.Intracomm, metaclass=DropInType):
         If `comm` is an intercommunicator, or no communicator.
     """
 
-    __slots__ = ("_record",)
+    __slots__ = ("_label", "_record")
     stands_for = MPI.Intracomm
 
 
@@ -229,7 +310,7 @@ class Comm(DropIn, MPI.Intracomm, metaclass=DropInType):
 class Cartcomm(DropIn, MPI.Cartcomm, metaclass=DropInType):
     """A Cartesian communicator whose collectives can run on xupc."""
 
-    __slots__ = ("_record",)
+    __slots__ = ("_label", "_record")
     stands_for = MPI.Cartcomm
 
 
@@ -237,7 +318,7 @@ class Cartcomm(DropIn, MPI.Cartcomm, metaclass=DropInType):
 class Graphcomm(DropIn, MPI.Graphcomm, metaclass=DropInType):
     """A graph communicator whose collectives can run on xupc."""
 
-    __slots__ = ("_record",)
+    __slots__ = ("_label", "_record")
     stands_for = MPI.Graphcomm
 
 
@@ -245,7 +326,7 @@ class Graphcomm(DropIn, MPI.Graphcomm, metaclass=DropInType):
 class Distgraphcomm(DropIn, MPI.Distgraphcomm, metaclass=DropInType):
     """A distributed graph communicator whose collectives can run on xupc."""
 
-    __slots__ = ("_record",)
+    __slots__ = ("_label", "_record")
     stands_for = MPI.Distgraphcomm
 
 
@@ -259,5 +340,18 @@ def _report() -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def _report_trace() -> None:
+    """Report on the first thread that no trace was written, since xupc has not started."""
+    started = sys.modules.get("xupc.api.job_end")
+    if world_rank() == 0 and not (started is not None and started.has_started()):
+        print(
+            "xupc: XUPC_TRACE: no trace was written: xupc did not start, since MPI carried all "
+            "calls (XUPC_COMM=force gives xupc all calls from the first one on)",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+
 if mode() == EXPLAIN:
     atexit.register(_report)
+if mode() != OFF and os.environ.get("XUPC_TRACE", "").strip():
+    atexit.register(_report_trace)

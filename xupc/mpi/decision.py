@@ -7,14 +7,17 @@ such a call meets no other thread and does not count.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from mpi4py import MPI
 
+from ..errors import CollectiveMismatchError, XupcError
+from ..fingerprint import fingerprint
+from ..health.call_record import CallRecord
 from .carrier import team_for
+from .descriptions import as_rank
 from .failures import of_program
 from .mismatch import carry
 from .pickles import PICKLING
@@ -29,7 +32,6 @@ Run = Callable[..., Any]
 Method = Callable[[str, Run], Run]
 """``(name, mpi4py's method) -> the method that takes its place``."""
 
-_EMPTY = "no data"
 BY_TABLE = "table: MPI is faster here"
 _OF_ALL_BLOCKS = frozenset(
     (
@@ -84,20 +86,33 @@ def taken_over(form: Callable[..., Ready]) -> Method:
         @functools.wraps(run)
         def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
             try:
-                nbytes, call, ready, result, why, scratch = form(self, *arguments, **keywords)
+                found = form(self, *arguments, **keywords)
             except Exception as error:
                 if of_program(error, PICKLING):
+                    self._counts().failed_alone(name, error)
                     raise
+                found = None
+            if found is None:  # not inside `except`: mpi4py's error has no context
                 return run(self, *arguments, **keywords)
+            nbytes, call, ready, result, why, scratch = found
             team, why = _team_of(self, name, nbytes, why)
             if why or call is None:
                 if team is not None and shape is not None:
                     learn_given(self, shape, arguments, keywords, nbytes, why)
                 return run(self, *arguments, **keywords)
             state = team.state
+            record = self._counts()
+            record.begin_by_xupc(shape or name)
             state.methods.begin(state.core.op, name)
             try:
-                carry(call, *ready, team)
+                if nbytes == 0:
+                    carry(_without_data, name, team)
+                else:
+                    carry(call, *ready, team)
+            except XupcError as error:
+                differ = isinstance(error, CollectiveMismatchError)
+                record.failed_by_xupc(differ, state.core.since)
+                raise
             finally:
                 state.methods.begin(state.core.op, "")
             state.job.network.catch_up()  # as MPI's call does: see mpi_progress.h
@@ -110,22 +125,27 @@ def taken_over(form: Callable[..., Ready]) -> Method:
     return add
 
 
+def _without_data(name: str, team: Any) -> None:
+    """Make a call whose blocks are empty on this thread: a later call finds if all threads did."""
+    state = team.state
+    state.enter(name)
+    state.note(fingerprint(name), CallRecord(name, [("message", "none")]))
+
+
 def _team_of(comm: Any, method: str, nbytes: int | None, why: str) -> tuple[Any, str]:
     """Count a call, and return the communicator's team and why MPI carries the call, or ""."""
     record = comm._counts()
-    team = team_for(comm, record)
+    team = team_for(comm, record, method)
     if team is None:
         why = record.refused
     elif not why:
         why = why_not(record.carriers, method, nbytes, comm.size)
-    record.note(method, nbytes or 0, "MPI" if why else "xupc", why)
+    record.note(method, nbytes, "MPI" if why else "xupc", why)
     return team, why
 
 
 def why_not(carriers: Any, method: str, nbytes: int | None, size: int) -> str:
     """Return why MPI carries a call that xupc can carry, or ""."""
-    if nbytes == 0:
-        return _EMPTY
     if carriers is None:
         return ""
     block = nbytes // size if nbytes is not None and method in _OF_ALL_BLOCKS else nbytes
@@ -138,7 +158,7 @@ def learn_given(
     """Keep a call that goes to MPI: all calls of its method if no size decides."""
     record = comm._counts()
     if why == BY_TABLE and (nbytes is None or record.carriers.all_by_mpi(shape.name)):
-        record.give_method(shape, why)
+        record.give_all(shape, why)
     else:
         record.learn_given(shape, arguments, keywords, comm.rank, nbytes or 0, why)
 
@@ -162,7 +182,7 @@ def _learn(
 
 def root_of(comm: Any, root: Any) -> int:
     """Return a root as an int; ValueError if there is no such thread."""
-    rank = operator.index(root)
+    rank = as_rank(root)
     if not 0 <= rank < comm.size:
         raise ValueError(f"root: expected 0 <= root < {comm.size}, got {rank}")
     return rank

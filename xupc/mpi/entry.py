@@ -12,7 +12,7 @@ from typing import Any
 from mpi4py import MPI
 
 from .failures import met
-from .repeated import repeating
+from .repeated import by_mpi, repeating
 
 __all__ = ["replaced"]
 
@@ -29,11 +29,12 @@ def replaced(name: str, run: Run, *, returns_request: bool = False) -> Run:
     def slow(self: Any, *arguments: Any, **keywords: Any) -> Any:
         nonlocal decide
         if self._record is None:
+            call = method
             try:
                 self._counts()
-            except MPI.Exception:  # mpi4py raises its own error
-                return run(self, *arguments, **keywords)
-            return method(self, *arguments, **keywords)
+            except MPI.Exception:
+                call = run  # mpi4py raises its own error, not inside `except`: without a context
+            return call(self, *arguments, **keywords)
         if decide is None:
             decide = deciding(name, run)
         return decide(self, *arguments, **keywords)
@@ -47,4 +48,4 @@ def deciding(name: str, run: Run) -> Run:
     """Return the method that looks at each call."""
     from .collectives import CALLS
 
-    return CALLS[name](name, run)
+    return CALLS[name](name, by_mpi(name, run, met))

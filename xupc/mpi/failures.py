@@ -40,12 +40,15 @@ def met(name: str, error: BaseException) -> bool:
     return any(of.startswith("PyMPI_") for of in found) and not any(of in _BEFORE for of in found)
 
 
-def of_program(error: BaseException, pickling: tuple[CodeType, ...]) -> bool:
-    """Return whether an error is no wrong argument, but one that code of the program has raised.
+def of_program(error: BaseException, pickling: tuple[CodeType, ...] = ()) -> bool:
+    """Return whether an error is raised as it is: code of the program has raised it.
+
+    An error of MPI in a copy of a message is raised as it is, too: MPI's collectives do not check
+    all that its messages do, so the call itself might wait.
 
     `pickling`: the code of functions that pickle objects, whose errors are all of this kind.
     """
-    if isinstance(error, RecursionError | MemoryError):
+    if isinstance(error, RecursionError | MemoryError | MPI.Exception):
         return True
     codes = list(_codes(error))
     if any(code in pickling for code in codes):

@@ -9,17 +9,18 @@ to itself.
 
 from __future__ import annotations
 
-import ctypes
-import struct
+import itertools
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from .descriptions import code_of, read
+
 __all__ = [
     "Array", "InBlocks", "Message", "as_block", "as_bytes", "as_elements", "bytes_of_buffer",
-    "datatype_of", "size_of",
+    "datatype_of", "for_blocks", "size_of",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -50,6 +51,58 @@ class Message:
         if self.described is not None:
             _copy([self.array, self.array.nbytes, MPI.PACKED], self.described)
 
+    def keep_datatype(self) -> None:
+        """Have `unpack` work when the program has freed the datatype, as MPI allows."""
+        if type(self.described) is list and isinstance(self.described[-1], MPI.Datatype):
+            self.described = [*self.described[:-1], _OwnDatatype(self.described[-1].Dup())]
+
+
+class _OwnDatatype(MPI.Datatype):
+    """A duplicate of a program's datatype, which is freed with the last reference to it."""
+
+    def __del__(self) -> None:
+        if self != MPI.DATATYPE_NULL and not MPI.Is_finalized():
+            self.Free()
+
+
+class OtherPlaces(Message):
+    """A result whose places are longer or shorter than the blocks that arrive.
+
+    The blocks arrive in memory of their own, as the other threads expect. Only then is it an error
+    that a place is too short, as in MPI.
+    """
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, into: Message, block: int, blocks: int) -> None:
+        super().__init__(np.empty(block * blocks, _BYTE), into)
+        self.blocks = blocks
+
+    def keep_datatype(self) -> None:
+        """Have `unpack` work when the program has freed the datatype, as MPI allows."""
+        self.described.keep_datatype()
+
+    def unpack(self) -> None:
+        """Copy each block to its place, or as much as there is room for.
+
+        Raises
+        ------
+        mpi4py.MPI.Exception
+            If a block is longer than its place: ERR_TRUNCATE.
+        """
+        places = self.described.array.reshape(self.blocks, -1)
+        arrived = self.array.reshape(self.blocks, -1)
+        n = min(places.shape[1], arrived.shape[1])
+        places[:, :n] = arrived[:, :n]
+        self.described.unpack()
+        if n < arrived.shape[1]:
+            raise MPI.Exception(MPI.ERR_TRUNCATE)
+
+
+def for_blocks(into: Message, block: int, blocks: int) -> Message:
+    """Return a result for so many blocks of so many bytes: the given one if it has the size."""
+    return into if into.array.size == block * blocks else OtherPlaces(into, block, blocks)
+
 
 class InBlocks:
     """A message with a block for each thread or neighbour; its classes set `_blocks`."""
@@ -76,6 +129,7 @@ def as_bytes(described: Any, *, writes: bool, blocks: int = 1) -> Message:
     Exception
         What mpi4py raises for a wrong description, or one that it would raise for.
     """
+    described = read(described)
     found = _memory(described, blocks)
     if found is not None and (found.flags.writeable or not writes):
         message = Message(found)
@@ -102,6 +156,7 @@ def as_elements(
         if described.dtype is dtype and (found := _elements(described, writes)) is not None:
             return Message(found), dtype
     else:
+        described = read(described)
         dtype = _dtypes().get(MPI._handleof(datatype_of(described)))
     message = as_bytes(described, writes=writes, blocks=blocks)
     if dtype is not None:
@@ -116,10 +171,8 @@ def _memory(described: Any, blocks: int) -> Array | None:
     """Return the bytes of plain contiguous memory, as a view; None for anything else."""
     if type(described) is np.ndarray:
         return _bytes(described) if _plain(described.dtype) else None
-    if not isinstance(described, list | tuple):
+    if type(described) is not list:
         return _of_host(described) if _is_plain_buffer(described) else None
-    if not 2 <= len(described) <= 3:
-        return None
     buffer, datatype = described[0], described[-1]
     if not isinstance(datatype, MPI.Datatype):
         return None
@@ -149,7 +202,7 @@ def _elements(array: Array, writes: bool) -> Array | None:
 
 
 def _bytes(array: Array) -> Array | None:
-    if not array.flags.c_contiguous:
+    if not array.flags.c_contiguous or array.dtype.hasobject:
         return None
     return (array if array.ndim == 1 else array.reshape(-1)).view(_BYTE)
 
@@ -158,7 +211,7 @@ def _is_plain_buffer(described: Any) -> bool:
     """Return whether an object has elements of a type that mpi4py takes without a datatype."""
     try:
         return memoryview(described).format in CODES
-    except (BufferError, TypeError, ValueError):
+    except Exception:  # mpi4py then tries its other protocols, too
         return False
 
 
@@ -168,8 +221,8 @@ def _of_host(buffer: Any) -> Array | None:
     None for other objects. Arrays of mpi4py's other protocols may be in the memory of a GPU.
     """
     try:
-        return np.frombuffer(buffer, _BYTE)
-    except (AttributeError, BufferError, TypeError, ValueError):
+        return np.frombuffer(memoryview(buffer), _BYTE)  # numpy itself takes other objects, too
+    except Exception:  # of the object: mpi4py raises it, unless another protocol works
         return None
 
 
@@ -196,12 +249,12 @@ def bytes_of_buffer(buffer: Any, *, typed: bool) -> Array:
     typed
         True if the program gives a datatype; else that of the elements must be one of MPI's.
     """
-    if type(buffer) is not np.ndarray:
+    if type(buffer) is not np.ndarray or buffer.dtype.hasobject:
         found = _of_host(buffer)
         memory: Any = MPI.buffer(buffer) if found is None else found
         return np.frombuffer(memory, _BYTE)
     if not typed and not _plain(buffer.dtype):
-        raise ValueError("no datatype of MPI")
+        datatype_of(buffer)
     found = _bytes(buffer if buffer.flags.c_contiguous else buffer.T)
     if found is None:
         raise ValueError("the array is not contiguous")
@@ -213,38 +266,53 @@ def bytes_of_buffer(buffer: Any, *, typed: bool) -> Array:
 
 def _all_blocks(described: Any, blocks: int) -> Any:
     """Return a description of all blocks, where an explicit count is that of one block."""
-    if blocks == 1 or not isinstance(described, list | tuple) or len(described) < 2:
+    if blocks == 1 or type(described) is not list:
         return described
     buffer, count, *rest = described
-    if isinstance(count, list | tuple):
-        count = [_times(count[0], blocks), *count[1:]]
-    elif not isinstance(count, MPI.Datatype | str):
-        count = _times(count, blocks)
+    if type(count) is tuple:
+        count = (_times(count[0], blocks), count[1])
+    elif type(count) is int:
+        count *= blocks
     return [buffer, count, *rest]
 
 
-def _times(count: Any, blocks: int) -> Any:
+def _times(count: int | None, blocks: int) -> int | None:
     return None if count is None else count * blocks
 
 
 def _packed(described: Any, writes: bool) -> Message:
     """Return a copy of a message; an error of mpi4py's if it cannot be read or written."""
-    comm = _own()
+    comm, tag = _own(), _tag()
     if writes:
         comm.Recv_init(described, 0).Free()  # checks the description, and starts nothing
-    request = comm.Isend(described, 0)
+    request = comm.Isend(described, 0, tag)
     status = MPI.Status()
-    comm.Probe(0, status=status)
+    comm.Probe(0, tag, status)
     array = np.empty(status.Get_elements(MPI.BYTE), _BYTE)
-    comm.Recv([array, array.nbytes, MPI.PACKED], 0)
+    comm.Recv([array, array.nbytes, MPI.PACKED], 0, tag)
     request.Wait()
     return Message(array, described if writes else None)
 
 
-class _Block(Message):
-    """A copy of elements of a type that is made for it."""
+_numbers = itertools.count()
 
-    __slots__ = ()
+
+def _tag() -> int:
+    """Return a tag for one message: other Python threads and finalizers make copies, too."""
+    return next(_numbers) % _TAGS
+
+
+_TAGS = 1 << 15  # that MPI has in any case
+
+
+class _Block(Message):
+    """A copy of elements of a type that is made for it, at an address in `memory`."""
+
+    __slots__ = ("memory",)
+
+    def __init__(self, array: Array, described: Any, memory: Array | None) -> None:
+        super().__init__(array, described)
+        self.memory = memory
 
     def unpack(self) -> None:
         """Copy the elements to their places."""
@@ -254,20 +322,24 @@ class _Block(Message):
             self.described = None
 
 
-def as_block(address: int, count: int, datatype: MPI.Datatype, *, writes: bool) -> Message:
-    """Return a copy of elements at an address, in contiguous form."""
+def as_block(
+    memory: Array | None, at: int, count: int, datatype: MPI.Datatype, *, writes: bool
+) -> Message:
+    """Return a copy of elements in contiguous form; without `memory` they are at an address."""
     if count == 0:
         return Message(np.empty(0, _BYTE))
+    address = at if memory is None else memory.ctypes.data + at
     kind = datatype.Create_hindexed([count], [address]).Commit()
     described = [MPI.BOTTOM, 1, kind]
     array = _packed(described, writes).array
     if not writes:
         kind.Free()
-    return _Block(array, described if writes else None)
+    return _Block(array, described if writes else None, memory)
 
 
 def _copy(source: Any, target: Any) -> None:
-    _own().Sendrecv(source, 0, 0, target, 0, 0)
+    tag = _tag()
+    _own().Sendrecv(source, 0, tag, target, 0, tag)
 
 
 @cache
@@ -280,41 +352,18 @@ def _own() -> MPI.Intracomm:
 
 
 def datatype_of(described: Any) -> MPI.Datatype:
-    """Return the datatype of a description."""
-    if isinstance(described, list | tuple):
+    """Return the datatype of a description that was read."""
+    if type(described) is list:
         last = described[-1]
         if isinstance(last, MPI.Datatype):
             return last
         if isinstance(last, str):
             return MPI.Datatype.fromcode(last)
         described = described[0]
-    return MPI.BYTE if type(described) is bytes else MPI.Datatype.fromcode(_code(described))
-
-
-def _code(buffer: Any) -> str:
-    """Return the code of the elements of any object that mpi4py takes as a buffer."""
-    if type(buffer) is np.ndarray:
-        return str(buffer.dtype.char)
-    try:
-        return memoryview(buffer).format.lstrip("@=<")
-    except TypeError:  # an array of another library
-        about = getattr(buffer, "__cuda_array_interface__", None)
-        return (_of_dlpack(buffer) if about is None else np.dtype(about["typestr"])).char
-
-
-def _of_dlpack(buffer: Any) -> np.dtype[Any]:
-    """Return the type of an array's elements by DLPack; numpy itself cannot read long doubles."""
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    capsule = buffer.__dlpack__()
-    at = pointer(capsule, b"dltensor") + 20  # behind an address, a device and the dimensions
-    code, bits, lanes = struct.unpack("BBH", ctypes.string_at(at, 4))
-    if lanes != 1:  # mpi4py takes two floats for a complex number, anything else for bytes
-        return np.dtype(f"c{bits // 4}") if (code, lanes) == (2, 2) else _BYTE
-    return np.dtype(f"{_DLPACK[code]}{bits // 8}")
-
-
-_DLPACK = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+    if type(described) is np.ndarray and _plain(described.dtype):
+        return MPI.Datatype.fromcode(described.dtype.char)
+    code = "" if type(described) is bytes else code_of(described)
+    return MPI.Datatype.fromcode(code) if code else MPI.BYTE
 
 
 @cache

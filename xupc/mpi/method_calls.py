@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import functools
 
+from ..api.array_arguments import Arrays, RawArguments
 from ..api.array_call import ArrayCall
+from ..errors import show
+from ..health.call_record import CallRecord
+from ..reduction.foreign_ops import mpi_name_of
 from ..specs import SPECS
 
 __all__ = ["MethodCall", "call_of"]
@@ -20,6 +24,25 @@ class MethodCall(ArrayCall):
     def __init__(self, method: str, collective: str, kind: str = "") -> None:
         super().__init__(SPECS[collective], kind=kind)
         self.__name__ = method
+
+    def _record(self, given: RawArguments, found: Arrays | None) -> CallRecord:
+        """Return what must be equal on all threads, in the terms of mpi4py."""
+        op, root = given.op, given.root
+        what, much = ("elements", "") if self.spec.computes else ("message", "")
+        if found is not None:  # what is only moved are bytes here, whatever the program's type
+            much = f"{found.n} x {found.dtype}" if self.spec.computes else f"{found.n} bytes"
+
+        def arguments() -> list[tuple[str, str]]:
+            out = [(what, much)] if much else []
+            if self.kind:
+                out.append(("type", self.kind))
+            if self.spec.computes:
+                out.append(("op", mpi_name_of(op)))
+            if self.spec.root:
+                out.append(("root", show(root)))
+            return out
+
+        return CallRecord(self.__name__, arguments, title=f"{self.__name__}({much})")
 
 
 @functools.cache

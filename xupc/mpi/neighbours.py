@@ -20,7 +20,7 @@ from ..api.neighbours import Neighbours
 from ..backends.native.native_core import empty_caches
 from ..ops import Op
 from .decision import Ready, apart, check_blocks, may_overlap
-from .messages import Array, as_bytes, size_of
+from .messages import Array, as_bytes, for_blocks, size_of
 from .method_calls import call_of
 from .vector_messages import Vector
 from .wide_messages import Wide
@@ -180,7 +180,7 @@ def _neighbor_allgather(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
     dst = _side(recvbuf, len(topology.sources), writes=True)
     src = as_bytes(sendbuf, writes=False).array
     if topology.sources and topology.destinations:
-        check_blocks(dst.array.size, src.size, len(topology.sources))
+        dst = for_blocks(dst, src.size, len(topology.sources))
     return _ready(_gather, topology, dst, src)
 
 

@@ -16,6 +16,8 @@ from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from .carrier import team_for
 from .decision import Method, Ready, learn_given, why_not
+from .failures import of_program
+from .messages import Message
 from .method_calls import call_of
 from .repeated import form_of
 from .requests import awaited
@@ -43,26 +45,32 @@ def posted(form: Callable[..., Ready]) -> Method:
         @functools.wraps(run)
         def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
             try:
-                ready = form(self, *arguments, **keywords)
-            except Exception:
+                ready: Ready | None = form(self, *arguments, **keywords)
+            except Exception as error:
+                if of_program(error):
+                    raise
+                ready = None
+            if ready is None:  # not inside `except`: mpi4py's error has no context
                 return awaited(run(self, *arguments, **keywords))
             record = self._counts()
             team, why = _team_of(self, record, name, ready)
-            record.note(name, ready.nbytes or 0, "MPI" if why else "xupc", why)
+            record.note(name, ready.nbytes, "MPI" if why else "xupc", why)
             if why:
                 if team is not None and shape is not None:
                     learn_given(self, shape, arguments, keywords, ready.nbytes, why)
                 return awaited(run(self, *arguments, **keywords))
+            record.begin_by_xupc(shape or name)
             learnt: tuple[Any, Any] | None = None, None
-            if ready.nbytes is None:
-                call = _barrier(team.state)
+            if not ready.nbytes:
+                call = _meeting(team.state, name)
             else:
                 call, learnt = _bound(name, ready, team)
-            if learnt is not None:
+            request = call.request.start((arguments, keywords, ready.arguments), call.finish)
+            if learnt is not None:  # afterwards: a call that a finalizer makes must not take it
                 record.learn_posted(
                     shape, arguments, keywords, self.rank, ready.nbytes or 0, call.request, *learnt
                 )
-            return call.request.start((arguments, keywords, ready.arguments), call.finish)
+            return request
 
         return method
 
@@ -71,7 +79,7 @@ def posted(form: Callable[..., Ready]) -> Method:
 
 def _team_of(comm: Any, record: Any, method: str, ready: Ready) -> tuple[Any, str]:
     """Return the communicator's team and why MPI carries the call, or ""."""
-    team = None if record.due() else team_for(comm, record)
+    team = None if record.due() else team_for(comm, record, method)
     if team is None:
         return None, record.refused or _NO_TEAM
     if record.no_requests:
@@ -92,9 +100,10 @@ class _Call:
         self.request, self.finish = request, finish
 
 
-def _barrier(state: Any) -> _Call:
-    state.enter("Ibarrier", posted=True)
-    instance = state.meeting(fingerprint("Ibarrier"), CallRecord("Ibarrier"))
+def _meeting(state: Any, name: str) -> _Call:
+    """Return a call that moves no data: a barrier, or another one whose blocks are empty."""
+    state.enter(name, posted=True)
+    instance = state.meeting(fingerprint(name), CallRecord(name))
     return _Call(core.RequestCall(instance, True), None)
 
 
@@ -102,9 +111,11 @@ def _bound(name: str, ready: Ready, team: Any) -> tuple[_Call, tuple[Any, Any] |
     """Return the call, and its arrays if another call with the same arguments can use it."""
     assert isinstance(ready.call, ArrayCall)
     bound, copies = call_of(name, ready.call.name).bound(*ready.arguments, team)
-    unpack = getattr(ready.result, "described", None) is not None
+    unpack = isinstance(ready.result, Message) and ready.result.described is not None
     finish: Callable[[], object] | None = None
     if unpack or bound.into is not None:
+        if isinstance(ready.result, Message):
+            ready.result.keep_datatype()
 
         def finish() -> None:
             bound.finish()

@@ -164,7 +164,7 @@ class _ObjectSlots(Slots):
                 return reduced(*on, like, op, mine[0].buffers[0], root, gets=gets)
         why = self._why_mpi(received)
         if why:
-            comm._counts().went_to_mpi(self.method, 0, why)
+            comm._counts().went_to_mpi(self.method, None, why)
         if why and combine is not None:
             arguments = (obj, op) if self.root is None else (obj, op, self.root)
             return getattr(MPI.Intracomm, self.method)(comm, *arguments)

@@ -12,17 +12,26 @@ from typing import Any
 from mpi4py import MPI
 
 from ..backends.native import native_core
+from ..comm.held_by_mpi import HeldByMPI
+from ..errors import said
+from ..health.note_comparison import WORLD
 from . import constants
+from .journal import key_of_group, label_of_child, label_of_group
 from .repeated import CallTable
-from .switch import FORCE, mode
+from .switch import OFF, from_the_first_call, mode
 
-__all__ = ["PATIENCE", "WARM_UP", "Record", "all_counts", "record_of", "world_rank"]
+__all__ = [
+    "PATIENCE", "WARM_UP", "Record", "all_counts", "drop_record", "open_records", "record_of",
+    "world_rank",
+]  # fmt: skip
 
 PATIENCE = 64
+MOST_GROUPS = 4096  # of threads and tags by which communicators are made from one
 WARM_UP = f"warm-up: the first {PATIENCE} calls of a communicator"
 
 Key = tuple[str, str, str]  # method, carrier ("xupc" or "MPI"), reason
-Counts = dict[Key, list[int]]  # [calls, bytes]
+Counts = dict[Key, list[int]]  # [calls, bytes, calls whose bytes are not known]
+_WITHOUT_DATA = frozenset(("Barrier", "barrier", "Ibarrier"))
 
 
 class Record(CallTable):  # type: ignore[misc]
@@ -44,30 +53,46 @@ class Record(CallTable):  # type: ignore[misc]
         The neighbourhood of the communicator, if a call needed it.
     slots
         The slots of its methods, by method and root: all threads of the team have the same.
+    place
+        The rank of this thread in the communicator, and its number of threads.
+    label
+        The label of the communicator (`journal`); "" if it has none.
+    alone
+        The last call that raised an error on this thread alone: its number, and what it was.
     """
 
     __slots__ = (
-        "_counts", "_patience", "carriers", "no_requests", "refused", "slots", "team", "topology",
+        "_by_groups", "_counts", "_made", "_patience", "_unsized", "alone", "carriers", "label",
+        "no_requests", "place", "refused", "slots", "team", "topology",
     )  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
         self._counts: Counts = {}
+        self._unsized: set[Key] = set()
         self.team: Any = None
         self.refused = ""
         self.carriers: Any = None
         self.no_requests = ""
         self.topology: Any = None
         self.slots: dict[tuple[str, int | None], Any] = {}
+        self.place = 0, 0
         self._patience = 1
+        self._made = 0
+        self._by_groups: dict[str, int] = {}
+        self.label = ""
+        self.alone = 0, ""
 
     @property
     def counts(self) -> Counts:
-        """Calls and bytes by method, carrier and reason."""
-        for method, carrier, why, calls, nbytes in self.take_counts():
-            _add(self._counts, {(method, carrier, why): [calls, nbytes]})
+        """Calls, bytes, and calls whose bytes are not known, by method, carrier and reason."""
+        for *key, calls, nbytes in self.take_counts():
+            method, carrier, why = key
+            unknown = calls if (method, carrier, why) in self._unsized else 0
+            _add(self._counts, {(method, carrier, why): [calls, nbytes, unknown]})
         for method, calls in self.take_given():
-            _add(self._counts, {(method, "MPI", self.refused): [calls, 0]})
+            unknown = 0 if method in _WITHOUT_DATA else calls
+            _add(self._counts, {(method, "MPI", self.refused): [calls, 0, unknown]})
         return self._counts
 
     def give_to_mpi(self, why: str, calls: int = -1) -> None:
@@ -92,23 +117,67 @@ class Record(CallTable):  # type: ignore[misc]
         self._patience *= 8
         self.give_to_mpi(why, self._patience - 1)
 
-    def note(self, method: str, nbytes: int, carrier: str = "MPI", why: str = "") -> None:
-        """Count one call."""
+    def failed_alone(self, name: str, error: BaseException) -> None:
+        """Note an error that this thread raised before the call met the others."""
+        text = f"{type(error).__name__} in {name}: {said(error)}"
+        self.alone = self.last_calls()[0] + 1, text[:200]
+
+    def has_made(self, made: MPI.Comm, record: Record | None) -> None:
+        """Note that all threads have made a communicator from this one; None: not this thread."""
+        self._made += 1
+        if record is not None:
+            record.label = label_of_child(self.label, self._made, made)
+
+    def will_copy(self, comm: MPI.Comm) -> str:
+        """Note that all threads make a copy of this communicator; return the label of the copy."""
+        self._made += 1
+        return label_of_child(self.label, self._made, comm)
+
+    def has_made_for_group(self, tag: int, made: MPI.Comm, record: Record) -> None:
+        """Note that the threads of a new communicator, and no others, have made it from this one.
+
+        MPI has all of them name the same group and tag. So they make those of one group and tag in
+        one order, whatever they make with other threads between.
+        """
+        groups = self._by_groups
+        key = key_of_group(tag, made) if self.label else ""
+        if key and (key in groups or len(groups) < MOST_GROUPS):
+            groups[key] = groups.get(key, 0) + 1
+            record.label = label_of_group(self.label, key, groups[key])
+
+    def note(
+        self, method: str, nbytes: int | None, carrier: str = "MPI", why: str = ""
+    ) -> None:
+        """Count one call; `nbytes` is None if this thread does not know the size.
+
+        The core counts the calls that repeat such a one, also without their bytes.
+        """
         key = (method, carrier, why)
-        found = self._counts.get(key)
-        if found is None:
-            found = self._counts.setdefault(key, [0, 0])
-        found[0] += 1
-        found[1] += nbytes
+        unknown = nbytes is None and method not in _WITHOUT_DATA
+        if unknown:
+            self._unsized.add(key)
+        _add(self._counts, {key: [1, nbytes or 0, int(unknown)]})
 
-    def add_bytes(self, method: str, nbytes: int) -> None:
-        """Add the bytes of a call that MPI has carried for the present reason."""
-        _add(self._counts, {(method, "MPI", self.refused): [0, nbytes]})
+    def give_all(self, form: Any, why: str) -> None:
+        """Have MPI carry all calls of a method: the core counts them without their bytes."""
+        self._unsized.add((form.name, "MPI", why))
+        self.give_method(form, why)
 
-    def went_to_mpi(self, method: str, nbytes: int, why: str) -> None:
+    def unsized(self, method: str) -> dict[Key, int]:
+        """Return how many calls of a method are counted without their bytes."""
+        return {key: count[2] for key, count in self.counts.items() if key[0] == method}
+
+    def add_bytes(self, method: str, before: dict[Key, int], nbytes: int) -> None:
+        """Add the bytes of a call that has been counted without them since `before`."""
+        for key, unknown in self.unsized(method).items():
+            if unknown > before.get(key, 0):
+                _add(self._counts, {key: [0, nbytes, -1]})
+
+    def went_to_mpi(self, method: str, nbytes: int | None, why: str) -> None:
         """Correct the count of a call that was given to xupc: MPI carries it after all."""
         found = self.counts[method, "xupc", ""]
         found[0] -= 1
+        found[2] -= (method, "xupc", "") in self._unsized
         if not found[0]:
             del self._counts[method, "xupc", ""]
         self.note(method, nbytes, "MPI", why)
@@ -126,25 +195,48 @@ def record_of(comm: MPI.Comm) -> Record:
     global _key, _rank
     with _lock:
         if _key == MPI.KEYVAL_INVALID:
-            _key = MPI.Comm.Create_keyval(delete_fn=_deleted)
+            _key = MPI.Comm.Create_keyval()
             _rank = constants.plain().Get_rank()
-        found: Record | None = comm.Get_attr(_key)  # type: ignore[assignment]
-        if found is None:
-            found = Record()
-            _begin(found, comm)
-            comm.Set_attr(_key, found)
-            _open.add(found)
+        held: HeldByMPI[Record] | None = comm.Get_attr(_key)  # type: ignore[assignment]
+        if held is not None:
+            return held.value
+        found = Record()
+        _begin(found, comm)
+        comm.Set_attr(_key, HeldByMPI(found, _deleted))
+        _open.add(found)
         return found
 
 
+def drop_record(comm: MPI.Comm) -> None:
+    """Drop the record of a communicator that the program frees now.
+
+    It is the first attribute to go: no delete function of the program's runs after it (`HeldByMPI`
+    says why).
+    """
+    if _key == MPI.KEYVAL_INVALID or comm in (MPI.COMM_NULL, MPI.COMM_SELF, constants.plain()):
+        return  # MPI frees none of these
+    if comm.Get_attr(_key) is not None:
+        comm.Delete_attr(_key)
+
+
+def open_records() -> list[Record]:
+    """Return the records of the communicators that are not freed."""
+    return list(_open)
+
+
 def _begin(record: Record, comm: MPI.Comm) -> None:
-    if comm.Get_size() == 1:
+    record.place = comm.Get_rank(), comm.Get_size()
+    if comm == constants.plain():
+        record.label = WORLD
+    if record.place[1] == 1:
         record.give_to_mpi("one thread")
-    elif mode() != FORCE:
+    elif mode() == OFF:
+        record.give_to_mpi(f"XUPC_COMM={OFF}")
+    elif not from_the_first_call():
         record.give_to_mpi(WARM_UP, PATIENCE)
 
 
-def _deleted(comm: MPI.Comm, key: int, record: Any) -> None:
+def _deleted(record: Record) -> None:
     """Keep the counts of a communicator that MPI frees, and drop its team.
 
     The team is closed later, when all its threads have dropped it: this call waits for no thread.
@@ -177,7 +269,7 @@ def all_counts() -> Counts:
 
 
 def _add(total: Counts, more: Counts) -> None:
-    for key, (calls, nbytes) in list(more.items()):
-        found = total.setdefault(key, [0, 0])
-        found[0] += calls
-        found[1] += nbytes
+    for key, numbers in list(more.items()):
+        found = total.setdefault(key, [0, 0, 0])
+        for k, number in enumerate(numbers):
+            found[k] += number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from ..flags import EXCLUSIVE
 from ..ops import Op
 from ..reduction.foreign_ops import as_op
 from .decision import Ready, apart, check_blocks, in_place, may_overlap, root_of
+from .descriptions import integers
 from .messages import Message, as_elements
 from .method_calls import call_of
 
@@ -180,8 +180,8 @@ def _blocks(sendbuf: Any, recvbuf: Any, blocks: int, *, counted: bool) -> tuple[
 
 def _counts(given: Any, size: int) -> list[int]:
     """Return the counts of the blocks of all threads."""
-    found = [operator.index(count) for count in given]
-    if len(found) != size or min(found) < 0:
+    found = integers(given, size)
+    if min(found) < 0:
         raise ValueError(f"recvcounts: expected {size} counts, got {found}")
     return found
 

@@ -18,22 +18,24 @@ from typing import Any
 from mpi4py import MPI
 
 from ..backends.native.native_core import core
+from ..errors import XupcError
+from .journal import PythonJournal
 from .mismatch import error_for
 from .requests import returning_request
 
-__all__ = ["CallTable", "form_of", "repeating"]
+__all__ = ["CallTable", "by_mpi", "form_of", "repeating"]
 
 Run = Callable[..., Any]
 Count = tuple[str, str, str, int, int]  # method, carrier, reason, calls, bytes
 
 
-class _NoTable:
+class _NoTable(PythonJournal):
     """The same interface as the core's table, without the core: no call is kept."""
 
-    __slots__ = ("given", "left")
+    __slots__ = ("given",)
 
     def __init__(self) -> None:
-        self.left = 0
+        super().__init__()
         self.given: dict[str, int] = {}
 
     def forget(self) -> None:
@@ -66,12 +68,7 @@ class _NoTable:
 
     def give(self, name: str, run: Run, met: Run, on: Any, arguments: Any, keywords: Any) -> Any:
         """Have MPI carry a call; one that raises an error before it meets others is not counted."""
-        try:
-            result = run(on, *arguments, **keywords)
-        except BaseException as error:
-            if self.left > 0 and met(name, error):
-                self.left -= 1
-            raise
+        result = self.by_mpi(name, run, met, (on, *arguments), keywords)
         self.given[name] = self.given.get(name, 0) + 1
         self.left -= self.left > 0
         return result
@@ -122,6 +119,17 @@ def form_of(name: str) -> Any:
     return None if core is None else core.Form(name, *_FORMS.get(name, _NOT_KEPT))
 
 
+def by_mpi(name: str, run: Run, met: Run) -> Run:
+    """Return mpi4py's method, but that each call leaves a note in the communicator's record."""
+    key = form_of(name) or name
+
+    @functools.wraps(run)
+    def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return self._counts().by_mpi(key, run, met, (self, *arguments), keywords)
+
+    return method
+
+
 def repeating(name: str, run: Run, met: Run, slow: Run, *, returns_request: bool = False) -> Run:
     """Return a method that gives all but repeated calls to `slow`.
 
@@ -144,4 +152,4 @@ def repeating(name: str, run: Run, met: Run, slow: Run, *, returns_request: bool
 
 
 if core is not None:
-    core.set_repeated(MPI.IN_PLACE, error_for)
+    core.set_repeated(MPI.IN_PLACE, error_for, XupcError)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from ..backends.native.native_core import core
+from ..comm.place import place_in_mpi
 
 if TYPE_CHECKING:
     import ctypes
@@ -137,9 +138,9 @@ def _reported(error: BaseException) -> int:
 
     mpi4py does so with errors in the functions of a generalized request.
     """
-    import traceback
+    from ..api.tracebacks import report_error
 
-    traceback.print_exception(error)
+    report_error(error, *place_in_mpi(), at_end=True)
     return error.Get_error_code() if isinstance(error, MPI.Exception) else MPI.ERR_OTHER
 
 

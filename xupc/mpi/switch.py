@@ -6,7 +6,7 @@ import os
 
 from ..errors import show
 
-__all__ = ["AUTO", "EXPLAIN", "FORCE", "OFF", "mode"]
+__all__ = ["AUTO", "EXPLAIN", "FORCE", "OFF", "from_the_first_call", "mode"]
 
 AUTO, OFF, FORCE, EXPLAIN = "auto", "off", "force", "explain"
 
@@ -27,3 +27,11 @@ def mode() -> str:
     if value not in (AUTO, OFF, FORCE, EXPLAIN):
         raise ValueError(f"XUPC_COMM: expected auto, off, force or explain, got {show(value)}")
     return value
+
+
+def from_the_first_call() -> bool:
+    """Return whether xupc starts at the first call of a communicator, without a warm-up.
+
+    With ``XUPC_TIMEOUT`` it does, too: until xupc runs, a wait in MPI has no limit.
+    """
+    return mode() == FORCE or bool(os.environ.get("XUPC_TIMEOUT"))

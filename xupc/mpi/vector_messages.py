@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from .descriptions import integers, is_integral, is_list, items_of
 from .messages import InBlocks, Message, as_block, bytes_of_buffer, datatype_of, size_of
 
 __all__ = ["Vector"]
@@ -46,7 +47,7 @@ class Vector(InBlocks):
             raise ValueError("BOTTOM needs a datatype")
         if not (given is None or isinstance(given, MPI.Datatype | str)):
             raise TypeError("expected a datatype")
-        datatype = datatype_of(described)
+        datatype = datatype_of(buffer if given is None else [buffer, given])
         memory = None if absolute else bytes_of_buffer(buffer, typed=given is not None)
         if writes and memory is not None and not memory.flags.writeable:
             raise ValueError("the buffer is read-only")
@@ -63,26 +64,24 @@ class Vector(InBlocks):
                 Message(memory[begin : begin + n]) for begin, n in zip(at, self.sizes, strict=True)
             ]
         else:
-            base = 0 if memory is None else memory.ctypes.data
             self._blocks = [
-                as_block(base + begin, number, datatype, writes=writes)
+                as_block(memory, begin, number, datatype, writes=writes)
                 for begin, number in zip(at, numbers, strict=True)
             ]
 
 
 def _parts(described: Any) -> tuple[Any, Any, Any, Any]:
     """Return buffer, counts, displacements and datatype as given."""
-    if not isinstance(described, list | tuple):
+    if not is_list(described):
         return described, None, None, None
-    if not 2 <= len(described) <= 4:
-        raise ValueError("message: expected 2 to 4 items")
-    if len(described) == 4:
-        return described[0], described[1], described[2], described[3]
-    buffer, counts, *rest = described
+    items = items_of(described)
+    if len(items) == 4:
+        return items[0], items[1], items[2], items[3]
+    buffer, counts, *rest = items
     given = rest[0] if rest else None
     if not rest and isinstance(counts, MPI.Datatype | str):
         counts, given = None, counts
-    if isinstance(counts, tuple):
+    if issubclass(type(counts), tuple):
         counts, places = counts
         return buffer, counts, places, given
     return buffer, counts, None, given
@@ -95,9 +94,9 @@ def _counts(given: Any, blocks: int, total: int, extent: int) -> list[int]:
             raise ValueError("the buffer is no whole number of elements")
         each, more = divmod(total // extent, blocks)
         return [each + (i < more) for i in range(blocks)]
-    numbers = _integers(given, blocks) or [operator.index(given)] * blocks
-    if min(numbers) < 0:
-        raise ValueError("a count is negative")
+    numbers = [operator.index(given)] * blocks if is_integral(given) else integers(given, blocks)
+    if min(numbers, default=0) < 0:
+        raise MPI.Exception(MPI.ERR_COUNT)  # Open MPI itself would wait for the other threads
     return numbers
 
 
@@ -105,17 +104,9 @@ def _places(given: Any, counts: Sequence[int]) -> list[int]:
     """Return the first element of each block; one number is the distance between blocks."""
     if given is None:
         return list(accumulate(counts[:-1], initial=0))
-    return _integers(given, len(counts)) or [operator.index(given) * i for i in range(len(counts))]
-
-
-def _integers(given: Any, blocks: int) -> list[int] | None:
-    """Return a sequence of so many integers; None if it is a single one."""
-    if not hasattr(given, "__len__"):
-        return None
-    found = [operator.index(x) for x in given]
-    if len(found) != blocks:
-        raise ValueError(f"expected {blocks} items, got {len(found)}")
-    return found
+    if is_integral(given):
+        return [operator.index(given) * i for i in range(len(counts))]
+    return integers(given, len(counts))
 
 
 def _inside(at: Sequence[int], sizes: Sequence[int], total: int) -> bool:

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from ..api.uneven_blocks import Array, wasteful
 from . import uneven
-from .decision import BY_TABLE, Ready, apart, check_blocks, in_place, root_of
+from .decision import BY_TABLE, Ready, apart, in_place, root_of
 from .messages import Message, as_bytes
 from .slots import ROOM, Received, Slots, slots_of
 from .vector_messages import Vector
@@ -26,15 +26,18 @@ _UNBALANCED = "one block is much longer than the others"
 def _allgatherv(comm: Any, sendbuf: Any, recvbuf: Any) -> Ready:
     dst = Vector(recvbuf, comm.size, writes=True)
     src = None if in_place(sendbuf) else as_bytes(sendbuf, writes=False).array
-    if src is not None:
-        check_blocks(src.size, dst.sizes[comm.rank], 1)
     return Ready(sum(dst.sizes), _spread, (dst.blocks, src), dst)
 
 
 def _spread(blocks: Sequence[Array], src: Array | None, team: Any) -> None:
+    own = blocks[team.rank]
+    sent = own.size if src is None else src.size
     if src is not None:
-        blocks[team.rank][...] = src
+        n = min(sent, own.size)
+        own[:n] = src[:n]
     uneven.spread(team, "Allgatherv", blocks)
+    if sent != own.size:  # the other threads have what there was room for
+        raise MPI.Exception(MPI.ERR_TRUNCATE if sent > own.size else MPI.ERR_COUNT)
 
 
 # --- sizes of a thread's own blocks --------------------------------------------------------------
@@ -104,7 +107,6 @@ def _gatherv(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
     else:
         src = as_bytes(sendbuf, writes=False).array
         if dst is not None:
-            check_blocks(src.size, dst.sizes[me], 1)
             src = apart(src, dst.memory)
     call = _Call(comm, "Gatherv", (sendbuf, recvbuf, root), dst)
     return call.ready(_gather, src, None if dst is None else dst.blocks, at)
@@ -132,7 +134,6 @@ def _scatterv(comm: Any, sendbuf: Any, recvbuf: Any, root: int = 0) -> Ready:
         dst = as_bytes(recvbuf, writes=True)
     blocks = None if src is None else src.blocks
     if src is not None and dst is not None:
-        check_blocks(src.sizes[me], dst.array.size, 1)
         blocks = _apart(src, dst.array)
     into = np.empty(0, np.uint8) if dst is None else dst.array
     call = _Call(comm, "Scatterv", (sendbuf, recvbuf, root), dst)

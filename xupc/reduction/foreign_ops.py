@@ -11,7 +11,7 @@ import numpy as np
 from ..ops import Op
 from .builtin_kernels import UFUNCS
 
-__all__ = ["as_op"]
+__all__ = ["as_op", "mpi_name_of"]
 
 _OF_NUMPY = {ufunc: op for op, ufunc in UFUNCS.items()}
 
@@ -37,6 +37,11 @@ def as_op(op: Any) -> Any:
     if mpi is not None and issubclass(kind, mpi.Op):
         return _of_mpi().get(mpi._handleof(op), op)
     return op
+
+
+def mpi_name_of(op: Op) -> str:
+    """Return MPI's name of an operation, such as SUM; xupc's own where MPI has none."""
+    return next((name for name, each in _OF_MPI.items() if each == op), op.name)
 
 
 @cache

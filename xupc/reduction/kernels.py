@@ -7,12 +7,13 @@ the user.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ..errors import show
+from ..flags import Flags, flag_names
 from ..ops import Op
 from .builtin_kernels import ORDER, UFUNCS, Exact, Written
 from .kernel_base import Binary, Kernel, function_name
@@ -118,6 +119,9 @@ def _located_code(dtype: np.dtype[Any], op: Op, pair: Pair) -> tuple[int, ...] |
 
 
 def _expect_no_function(op: Op, func: Binary | None, call: str) -> None:
+    if issubclass(type(func), Flags):  # isinstance would ask the object
+        names = flag_names(cast(Flags, func))
+        raise TypeError(f"{call}: func: got {names}, a flag: pass it as flags=")
     if func is not None:
         raise ValueError(f"{call}: func: expected None with {op.name}, got {function_name(func)}")
 

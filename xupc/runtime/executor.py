@@ -213,7 +213,7 @@ class Engine:
             self._finish(instance, instance.run(0) if status is None else status)
 
     def _prepare(self, instance: RunningCall) -> None:
-        self.job.control.ensure(instance.call, instance.record.title)
+        self.job.control.ensure(instance.call, instance.owner.titled(instance.record.title))
         net = instance.net
         if net is not None and instance.plan.one_sided:
             self.expose(instance.owner)

@@ -83,8 +83,8 @@ class OpenTeam(Protocol):
     def progress(self) -> bool:
         """Advance the queue without waiting; return True if a call completed."""
 
-    def drain(self, last: AsyncCall | None = None) -> None:
-        """Wait until the queue is empty, or the call `last` has completed."""
+    def end_posted(self) -> None:
+        """Wait for all posted calls, those of requests of `xupc.Comm` too."""
 
     def meet(self, signature: int, record: CallRecord) -> None:
         """Run a barrier in which all threads must have the same signature."""

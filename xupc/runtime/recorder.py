@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -26,9 +26,12 @@ from ..topology.host import constant_counter
 from ..topology.job_info import JobInfo
 from ..topology.tree import Tree
 
-__all__ = ["Recorder", "TRACE"]
+__all__ = ["Recorder", "TRACE", "carried_elsewhere"]
 
 TRACE = "XUPC_TRACE"
+
+carried_elsewhere: list[Callable[[], Iterable[tuple[str, str, int]]]] = []
+"""Return (name, reason, calls) of those that xupc could have carried and another library has."""
 
 
 class RecordedTeam(Protocol):
@@ -103,10 +106,17 @@ class Recorder:
             "team": team.number, "threads": threads,
             "members": [int(team.threads[rank]) for rank in members],
         })  # fmt: skip
+        self._say_elsewhere()
+
+    def _say_elsewhere(self) -> None:
+        """Write which calls are not in the trace: the last such line of a part is the one."""
+        if calls := [call for count in carried_elsewhere for call in count()]:
+            self.part.say({"elsewhere": calls})
 
     def stop(self, info: JobInfo, link: TeamComm) -> None:
         """Record nothing more; all threads do this before thread 0 joins their parts."""
         self.part.say({"clock": self._offset(info, link), "at": time.monotonic_ns()})
+        self._say_elsewhere()
         if self.native:
             core.stop_trace()
 

@@ -38,9 +38,7 @@ class TeamMeetings(TeamRecords):
         """Return an instance of a plan bound to operands."""
         raise NotImplementedError
 
-    def _post_instances(
-        self, instances: Iterable[RunningCall | Waitable], record: CallRecord
-    ) -> None:
+    def _post_instances(self, calls: Iterable[RunningCall | Waitable], record: CallRecord) -> None:
         """Put a call that consists of these instances into the queue."""
         raise NotImplementedError
 
@@ -72,7 +70,8 @@ class TeamMeetings(TeamRecords):
         """Return the instance of a barrier, cached by name; its value is sent beside it."""
         instance = self._barriers.get((name, value is None))
         if instance is None or value is not None:
-            record = CallRecord(name, [("value", show(value))])
+            title = f"{name}()" if value is None else ""
+            record = CallRecord(name, [("value", show(value))], title)
             instance = self.meeting(fingerprint(name), record)
             self._barriers[name, value is None] = instance
         return instance
@@ -147,7 +146,7 @@ class TeamMeetings(TeamRecords):
     @property
     def ahead_of_requests(self) -> RunningCall:
         """Instance of the barrier that `catch_up` runs, for calls in the background."""
-        record = CallRecord(LIBRARY_BARRIER, [("value", "None")])
+        record = CallRecord(LIBRARY_BARRIER, [("value", "None")], f"{LIBRARY_BARRIER}()")
         return self.meeting(fingerprint(LIBRARY_BARRIER), record)
 
     def ahead(self) -> RunningCall | None:

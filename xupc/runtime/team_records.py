@@ -12,6 +12,7 @@ from ..errors import XupcError
 from ..fingerprint import fingerprint
 from ..health.call_record import CallRecord
 from ..health.program_methods import ProgramMethods
+from ..health.thread_ranges import range_text, ranges
 from ..plan.steps import SLOTS
 from ..tuning.selection import Table
 from .job_state import JobState
@@ -31,9 +32,12 @@ class TeamRecords(TeamPlans):
 
     job: JobState
     core: TeamCore
+    number: int
 
     def __init__(self, job: JobState, table: Table, threads: Sequence[int], *, world: bool) -> None:
         super().__init__(job, table, threads, world=world)
+        self._is_world = world
+        self._name: str | None = None
         self._titles: dict[str, int] = {}
         self.methods = ProgramMethods()
         self._failure: tuple[BaseException, str] | None = None  # of a user's function
@@ -94,11 +98,27 @@ class TeamRecords(TeamPlans):
         calls += [note for note in self._noted if calls[0][0] <= note[0] <= last]
         return sorted(calls, key=lambda call: call[0])
 
+    @property
+    def known_as(self) -> str:
+        """The name of the team in messages, the same on all its threads; "" for the world."""
+        if self._name is None:
+            of = range_text(ranges(self.threads), most=8)
+            self._name = "" if self._is_world else f"team {self.number} (threads {of})"
+        return self._name
+
+    def call_it(self, name: str) -> None:
+        """Set the name of the team in messages; "": it has all threads."""
+        self._name = name
+
+    def titled(self, call: str) -> str:
+        """Return the text of a call with the name of the team."""
+        return f"{call} of {self.known_as}" if self.known_as else call
+
     def _call_number(self, title: str) -> int:
         """Return the number of the published text of a kind of call."""
         number = self._titles.get(title)
         if number is None:
-            number = self.job.control.note(title)
+            number = self.job.control.note(self.titled(title))
             if len(self._titles) < 4096:
                 self._titles[title] = number
         return number

@@ -400,12 +400,7 @@ class TeamState(TeamMeetings):
             raise XupcError(f"{call}: not allowed between notify and wait: call wait() first")
         if posted:
             return
-        if self.core.in_flight:
-            self.core.settle()
-            self.job.check()
-        if self.queue:
-            self.drain()
-            self.job.check()
+        self.end_posted()
         if self.core.unsynced >= RUN_AHEAD:
             self.catch_up()
 
@@ -417,10 +412,8 @@ class TeamState(TeamMeetings):
             self.job.queued(self)
             self.progress()
 
-    def _post_instances(
-        self, instances: Iterable[RunningCall | Waitable], record: CallRecord
-    ) -> None:
-        self.post(AsyncCall(self, instances, record))
+    def _post_instances(self, calls: Iterable[RunningCall | Waitable], record: CallRecord) -> None:
+        self.post(AsyncCall(self, calls, record))
 
     def _drive(self, instance: RunningCall) -> None:
         instance.begin()
@@ -433,6 +426,13 @@ class TeamState(TeamMeetings):
             self._ended(first)
             ended = True
         return ended
+
+    def end_posted(self) -> None:
+        """Wait for all posted calls, those of requests of `xupc.Comm` too."""
+        if self.core.in_flight or self.queue:
+            self.core.settle()
+            self.drain()
+            self.job.check()
 
     def drain(self, last: AsyncCall | None = None) -> None:
         """Wait until the queue is empty, or the call `last` has completed."""

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from ..cli.hang import report_of
-from ..cli.launcher import JOB_TAG, Outcome, job_command, job_environment, run_job, thread_command
+from ..cli.launcher import JOB_TAG, job_command, job_environment, run_job, thread_command
 from ..cli.mpi import find_mpi
+from ..cli.outcome import Outcome
 from ..cli.processes import kill_tagged
 from .settings import FOLDER, Setting
 

@@ -30,8 +30,9 @@ class Shelf:
         self.A, self.B, self.C = (
             xupc.all_alloc(PART * T, "u1", PART, team=team) for _ in range(3)
         )
-        self.I, self.J, self.K = (xupc.all_alloc(64 * T, "i4", 8, team=team) for _ in range(3))
-        self.U, self.V = (xupc.all_alloc(64 * T, "u4", 8, team=team) for _ in range(2))
+        room = max(64, 16 * T) * T  # a thread may give 16 elements for each thread
+        self.I, self.J, self.K = (xupc.all_alloc(room, "i4", 8, team=team) for _ in range(3))
+        self.U, self.V = (xupc.all_alloc(room, "u4", 8, team=team) for _ in range(2))
         self.I.local[:], self.U.local[:] = 3, 3
         self.P = xupc.all_alloc(2 * T, "i8", 1, team=team)
         self.P.local[:] = team.rank

@@ -210,6 +210,7 @@ def freed_in_any_order() -> None:
 def not_kept() -> None:
     """Communicators that were freed, and objects that were dropped, leave nothing behind."""
     world = xupc.Comm(PLAIN)
+    before = len(_records())  # a program need not free its communicators
     seen = []
     for _ in range(200):
         comm = world.Dup()
@@ -219,8 +220,11 @@ def not_kept() -> None:
     del comm
     assert not [ref for ref in seen if ref() is not None]  # no reference cycle
     gc.collect()
-    records = [x for x in gc.get_objects() if type(x).__name__ == "Record"]
-    assert len(records) < 20, len(records)
+    assert len(_records()) - before < 20, (before, len(_records()))
+
+
+def _records() -> list[object]:
+    return [x for x in gc.get_objects() if type(x).__name__ == "Record"]
 
 
 def attributes() -> None:
@@ -249,6 +253,46 @@ def attributes() -> None:
     ours.Free()
     assert deleted == [8, 7]
     MPI.Comm.Free_keyval(key)
+
+
+def beside_other_attributes() -> None:
+    """Communicators can be freed, however many attributes are in use.
+
+    See `xupc.comm.held_by_mpi`: with one number of them MPICH reads a null pointer.
+    """
+    MPI.COMM_SELF.Create_cart([1]).Free()  # from now on communicators may have a topology
+    world, others = xupc.Comm(PLAIN), _with_functions()
+    xupc.init()
+    one = MPI.Comm.Create_keyval(delete_fn=lambda *_: None)
+    keys = []
+    for k in range(40):  # MPICH has room for 32 attributes at first
+        for free in (xupc.Comm.Free, MPI.Comm.Free):
+            comm = world.Dup()
+            assert comm.bcast(k) == k  # xupc's attribute, then that of mpi4py's locks
+            free(comm)
+            comm = world.Dup()
+            assert PLAIN.fromhandle(comm.handle).bcast(k) == k  # and the other way
+            assert comm.bcast(k) == k
+            free(comm)
+        for free in (xupc.Comm.Free, xupc.Comm.free, xupc.Comm.Disconnect):
+            comm = world.Dup()
+            comm.Set_attr(one, k)  # the program's, then xupc's
+            comm.Barrier()
+            free(comm)
+        keys.append(MPI.Comm.Create_keyval())
+        MPI.COMM_SELF.Set_attr(keys[-1], k)
+    for key in keys:
+        MPI.COMM_SELF.Delete_attr(key)
+        MPI.Comm.Free_keyval(key)
+    assert _with_functions() - others == {one}, (_with_functions(), others, one)
+    MPI.Comm.Free_keyval(one)
+    xupc.finalize()
+
+
+def _with_functions() -> set[int]:
+    """Return the keys of attributes whose end calls a function of Python's."""
+    known = MPI._keyval_registry["Comm"]  # type: ignore[attr-defined]
+    return {key for key, state in known.items() if state.delete_fn is not None}
 
 
 def error_handlers() -> None:
@@ -333,9 +377,10 @@ def sizes() -> None:
     from xupc.mpi.message_size import bytes_of
 
     a = np.zeros((3, 4))
-    cases: list[tuple[list[Any], int]] = [
+    cases: list[tuple[list[Any], int | None]] = [
         ([a], 96), ([a[:, ::2]], 48), ([[a, MPI.DOUBLE]], 96), ([[a, 5, MPI.INT]], 20),
-        ([MPI.IN_PLACE, a], 96), ([None, [a, 2, "d"]], 96), ([], 0), ([5, 6], 0),
+        ([MPI.IN_PLACE, a], 96), ([None, [a, 2, "d"]], 96), ([], None), ([5, 6], None),
+        ([a[:0], None], 0), ([a[:0], a], 96),
     ]  # fmt: skip
     for arguments, size in cases:
         assert bytes_of(arguments) == size, (arguments, size)
@@ -361,6 +406,16 @@ def explained() -> None:
     assert "Allreduce" in text
     assert f"{world.size} threads" in text
     assert comm.Dup().explain(as_dict=True) == {}
+    assert found["bcast"]["bytes"] is None, found
+    for _ in range(60):
+        comm.Barrier()
+    blocks = np.zeros(4 * world.size), [4] * world.size
+    for _ in range(5):  # one opens the team, if there are other threads; then the table decides
+        comm.Alltoallv([*blocks, MPI.DOUBLE], [blocks[0].copy(), blocks[1], MPI.DOUBLE])
+    found = comm.explain(as_dict=True)
+    assert found["Barrier"]["bytes"] == 0, found
+    assert found["Alltoallv"]["carried_by"] == {"MPI": 5}, found
+    assert found["Alltoallv"]["bytes"] == 5 * blocks[0].nbytes, found
     comm.Free()
 
 
@@ -390,7 +445,8 @@ def methods() -> None:
 
 CHECKS = [
     classes, methods, subclasses, wrong_arguments, made, pickling, freed_in_any_order, not_kept,
-    attributes, error_handlers, seen_from_c, results, beside_the_library, sizes, explained,
+    attributes, beside_other_attributes, error_handlers, seen_from_c, results, beside_the_library,
+    sizes, explained,
 ]  # fmt: skip
 
 if __name__ == "__main__":

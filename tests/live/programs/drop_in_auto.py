@@ -6,7 +6,9 @@ on; all other calls are for xupc.
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -49,17 +51,51 @@ def warm_up(of: Any = comm, calls: int = PATIENCE) -> None:
 
 def begin() -> None:
     """MPI carries the first calls, without xupc; the next one starts it."""
+    assert re.fullmatch(r"<Comm of xupc at 0x\w+, no call yet>", repr(comm)), comm
     for k in range(PATIENCE // 2):
         summed()
         assert comm.bcast(k, root=size - 1) == k
     assert carried("Allreduce") == {"MPI": PATIENCE // 2}
     (why,) = comm.explain(as_dict=True)["bcast"]["why"]
     assert why.startswith("warm-up")
+    assert repr(comm) == f"<Comm of xupc, rank {me} of {size}, calls by MPI ({why})>"
     assert not {"xupc.mpi.collectives", "xupc.runtime.job"} & set(sys.modules)
     warm_up(calls=3)
     assert carried("Allreduce") == {"MPI": PATIENCE // 2, "xupc": 3}
+    assert repr(comm) == f"<Comm of xupc, rank {me} of {size}, xupc has a team>"
     reasons = [set(each["why"]) for each in comm.explain(as_dict=True).values()]
     assert reasons == [{why}, {why}], reasons
+
+
+def bytes_of_calls() -> None:
+    """Bytes that this thread does not know are no 0: of MPI's first calls, of objects, of a table.
+
+    Calls that repeat an earlier one count like it.
+    """
+    warm_up()
+    assert known("Allreduce") is None
+    before = comm.Dup()
+    warm_up(before)
+    for _ in range(3):
+        before.Barrier()
+        before.Allgather(np.zeros(2), np.zeros(2 * size))
+        before.bcast(1)
+        before.exscan(1)
+    assert known("Barrier", before) == 0
+    assert known("Allgather", before) == 3 * 16 * size
+    assert known("bcast", before) is None
+    assert known("exscan", before) is None
+    assert carried("exscan", before) == {"MPI": 3}
+    text = before.explain()
+    assert re.search(r"exscan +3 +- +MPI", text), text
+    assert re.search(r"Barrier +3 +0 +xupc", text), text
+    assert "does not know the bytes" in text, text
+
+
+def known(method: str, of: Any = comm) -> int | None:
+    """Return the bytes of the calls of a method."""
+    found: int | None = of.explain(as_dict=True)[method]["bytes"]
+    return found
 
 
 def errors() -> None:
@@ -235,7 +271,16 @@ def threads() -> None:
     assert why["not called by the main Python thread"] == 50, why
 
 
-CHECKS = [begin, errors, by_table, by_size, communicators, threads]
+def limited() -> None:
+    """With a limit of waits xupc carries the first call, too: MPI's waits would have none."""
+    os.environ["XUPC_TIMEOUT"] = "30"
+    assert comm.bcast(me, root=size - 1) == size - 1
+    summed()
+    assert carried("Allreduce") == {"xupc": 1}
+    assert carried("bcast") == {"xupc": 1}
+
+
+CHECKS = [begin, bytes_of_calls, errors, by_table, by_size, communicators, threads, limited]
 
 if __name__ == "__main__":
     next(check for check in CHECKS if check.__name__ == sys.argv[1])()

@@ -157,7 +157,7 @@ def bcast() -> None:
                 message, read = spell(values(n, me))
                 comm.Bcast(message, root)
                 assert (read() == values(n, int(root))).all(), (spell.__name__, n, root)
-                calls += n > 0
+                calls += 1
     if size > 1:
         assert carried(comm, "Bcast")["xupc"] == calls
     read_only = values(5, 3)
@@ -230,7 +230,7 @@ def gather_and_scatter() -> None:
                     source if at else None, MPI.IN_PLACE if at and in_place else out, root
                 )
                 assert (at and in_place) or (read() == values(n, me)).all(), (spell.__name__, n)
-                calls += n > 0
+                calls += 1
     if size > 1:
         assert carried(comm, "Gather")["xupc"] == carried(comm, "Scatter")["xupc"] == calls
     if size > 1:  # the root's own block is part of the source, which MPICH alone would refuse
@@ -251,7 +251,7 @@ def alltoall() -> None:
                 comm.Alltoall(MPI.IN_PLACE if n % 2 else source, out)
                 assert (read() == want).all(), (spell.__name__, to.__name__, n)
     if size > 1:
-        assert set(carried(comm, "Alltoall")) == {"xupc", "MPI"}
+        assert set(carried(comm, "Alltoall")) == {"xupc"}
 
 
 def reduce_and_scan() -> None:
@@ -274,7 +274,7 @@ def reduce_and_scan() -> None:
                 assert (read() == want).all(), (spell.__name__, n, method)
     if size > 1:
         for name in ("Reduce", "Scan", "Exscan"):
-            assert carried(comm, name)["xupc"] == len(BASIC) * (len(LENGTHS) - 1), name
+            assert carried(comm, name)["xupc"] == len(BASIC) * len(LENGTHS), name
 
 
 def reduce_scatter() -> None:
@@ -426,7 +426,7 @@ def communicators() -> None:
 
 def parts() -> None:
     """Threads of a part meet without the others; xupc is started by the world alone."""
-    part, apart = comm.Split(min(me, 1)), comm.Split(min(me, 1))
+    part, apart = (xupc.Comm(PLAIN.Split(min(me, 1))) for _ in range(2))
     members = part.size > 1
     x = np.zeros(1)
     for _ in range(7):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from support.usable_communicators import check_usable
 
 import xupc
 
@@ -77,17 +78,6 @@ def raised(call: Callable[[], Any]) -> BaseException | None:
     return None
 
 
-def usable() -> None:
-    """Check the results of some calls of each kind."""
-    a, b = np.full(3, 1.0), np.zeros(3)
-    for _ in range(2):
-        assert COMM.allgather(RANK) == list(range(SIZE))
-        assert COMM.bcast(RANK, LAST) == LAST
-        COMM.Allreduce(a, b)
-        assert (b == SIZE).all()
-        assert COMM.allreduce(np.full(40_000, 1))[-1] == SIZE
-
-
 # --- checks -------------------------------------------------------------------------------------
 
 
@@ -102,7 +92,7 @@ def pickled_once() -> None:
                 if BAD:
                     assert isinstance(raised(call), kind), (turn, name)
                 assert raised(call) is None, (turn, name)
-        usable()
+        check_usable(COMM)
 
 
 BY_TREE = ("allreduce", "reduce", "scan", "exscan")
@@ -118,7 +108,7 @@ def read() -> None:
                 found = raised(call)
                 assert (found is not None) == BAD, (name, found)
                 assert found is None or isinstance(found, kind), (name, found)
-        usable()
+        check_usable(COMM)
 
 
 def failing(kind: type[BaseException]) -> Callable[[Any, Any], Any]:
@@ -142,7 +132,7 @@ def combined() -> None:
                 found = raised(methods(data, failing(kind))[name])
                 least = 2 if name == "exscan" else 1  # threads without an operation
                 assert (found is not None) == (BAD and least < SIZE), (name, found)
-        usable()
+        check_usable(COMM)
 
 
 def depth() -> int:
@@ -189,11 +179,11 @@ def deep() -> None:
                     time.sleep(0.01)
                     got = call()
                 assert right(got), (left, got)
-        usable()
+        check_usable(COMM)
 
 
 CHECKS = (pickled_once, read, combined, deep)
 
 {check.__name__: check for check in CHECKS}[sys.argv[1]]()
-usable()
+check_usable(COMM)
 print("done", flush=True)

@@ -63,6 +63,19 @@ elif what == "counts":
     half = comm.Split(comm.rank % 2)
     half.bcast(1)
     half.Free()
+elif what == "many":
+    for _ in range(67):
+        comm.Barrier()
+elif what.startswith("requests"):  # of calls that xupc carries
+    comm.Barrier()
+    mine, result = bytearray(8), bytearray(8)
+    comm.Iallreduce([mine, MPI.DOUBLE], [result, MPI.DOUBLE]).Wait()
+    copied = MPI.Request(comm.Iallreduce([mine, MPI.DOUBLE], [result, MPI.DOUBLE]))
+    MPI.Request.Waitall([copied, comm.Ibarrier()])
+    if what == "requests left":
+        for _ in range(5):
+            comm.Iallreduce([mine, MPI.DOUBLE], [bytearray(8), MPI.DOUBLE])
+        comm.Ibarrier()
 elif what == "window":
     MPI.Win.Allocate(8, 1, comm=comm).Free()
     print(f"{type(comm).__module__} {comm.allreduce(1)}")

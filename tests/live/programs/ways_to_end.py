@@ -106,6 +106,11 @@ match how:
     case "all":
         calls()
         sys.exit(3)
+    case "end of with":
+        with team:
+            if on_one():
+                sys.exit(0)
+            calls()
     case "with":
         with team:
             if on_one():

@@ -323,8 +323,12 @@ cdef class CachedArrays:
                 h = _mixed_argument(h, args[k])
         return _bucket(h)
 
-    cdef inline _Arrays _find(self, PyObject **args, Py_ssize_t n):
-        """Return an earlier call of the kind, its instance bound to these arrays, or None."""
+    cdef inline _Arrays _find(self, PyObject **args, Py_ssize_t n, bint runs=True):
+        """Return an earlier call of the kind, its instance bound to these arrays, or None.
+
+        `runs`: the caller runs the instance now. Its team first meets if that is due: no Python
+        code, which could bind the instance anew, runs between the binding and the call.
+        """
         cdef _Arrays e
         cdef Py_ssize_t k, size
         cdef int flags
@@ -365,6 +369,10 @@ cdef class CachedArrays:
                 size = e.itemsize
                 if dst < src + src_bytes * size and src < dst + dst_bytes * size:
                     return None
+        if runs and e.instance.team.t.unsynced >= RUN_AHEAD:
+            _catch_up(e.instance)
+            if e.generation != _generation or _held(e.instance.team):
+                return None
         e.instance.i.base[0] = dst
         e.instance.i.base[1] = src
         if e.instance.net is not None:
@@ -389,11 +397,7 @@ cdef class CachedArrays:
     def note_of(self, tuple args, dict kwargs):
         """Return the note of an earlier call of the kind, now bound to these arrays, or None."""
         cdef _Arrays e = self._find_all(args, kwargs)
-        if e is None:
-            return None
-        if e.instance.team.t.unsynced >= RUN_AHEAD:
-            _catch_up(e.instance)
-        return e.note
+        return None if e is None else e.note
 
     def remember(self, tuple args, dict kwargs, Instance instance, dst, src, bint in_place,
                  note=None):

@@ -186,9 +186,22 @@ def set_hooks(hooks):
 cdef object _between_hooks(Instance instance, tuple hooks):
     """Run the whole call between two hooks."""
     global _hooked
+    cdef char *dst = instance.i.base[0]
+    cdef char *src = instance.i.base[1]
+    cdef uint64_t hash = instance.hash
+    noted = instance.noted
+    operands = () if instance.net is None else instance.operands[:2]
+    placed = [(x, x.address, x.offset) for x in operands]
     _hooked = True
     try:
         state = hooks[0](instance)
+        # a call of a hook may have bound the instance to other memory
+        instance.i.base[0], instance.i.base[1] = dst, src
+        instance.hash, instance.noted = hash, noted
+        for x, address, offset in placed:
+            x.address = address
+            if x.offset != offset:
+                x.offset = offset
         try:
             instance.execute()
         except BaseException as e:

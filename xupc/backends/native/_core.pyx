@@ -941,5 +941,6 @@ cdef inline bint _held(Team team) noexcept:
 
 include "_cached_calls.pxi"
 include "_call_families.pxi"
+include "_journal.pxi"
 include "_repeated_calls.pxi"
 include "_object_calls.pxi"

@@ -31,6 +31,7 @@ cdef extern from "mpi_requests.h" nogil:
         size_t tickets
         int barrier
         xg_queue *queue
+        xg_call *after
         xg_call *freed
         int state, given_back
         int result, waits, python
@@ -59,11 +60,14 @@ cdef extern from "mpi_requests.h" nogil:
     xg_call *xg_find(const char *)
     void xg_unhook()
     void xg_drop(xg_queue *)
+    void xg_note_fork()
+    int xg_forked
 
 cdef extern from *:
     """
     static inline int xg_any_freed(void) { return xg_freed != NULL; }
     static inline int xg_live_calls(void) { return xg_live != NULL; }
+    static inline xg_call *xg_first_live(void) { return xg_live; }
     static inline int xg_try_queue(xg_queue *q) { return xg_try(&q->busy); }
     static inline void xg_hold_queue(xg_queue *q) { q->inside = 0, atomic_store(&q->by, xm_thread()); }
     static inline void xg_leave_queue(xg_queue *q) { atomic_store(&q->by, 0), xg_leave(&q->busy); }
@@ -76,6 +80,7 @@ cdef extern from *:
     """
     int xg_any_freed()
     int xg_live_calls()
+    xg_call *xg_first_live()
     int xg_try_queue(xg_queue *)
     void xg_hold_queue(xg_queue *)
     void xg_leave_queue(xg_queue *)
@@ -119,6 +124,22 @@ def no_requests():
     """Stop the part of MPI's progress that runs calls: the job is over."""
     with nogil:
         xg_unhook()
+
+
+def note_fork():
+    """Leave the calls in the background to the parent of this process."""
+    xg_note_fork()
+
+
+def requests_left():
+    """Return the methods of the calls whose requests MPI still has: nothing has waited for them."""
+    cdef RequestCall call
+    cdef xg_call *c = xg_first_live()
+    cdef list calls = []
+    while c != NULL:  # no other Python code runs meanwhile, which could free a call
+        calls.append(<RequestCall>c.owner)
+        c = c.after
+    return [call.instance.record.name for call in calls]
 
 
 def set_awaited(classes):
@@ -166,6 +187,16 @@ cdef class RequestCall:
 
 
 cdef object _start(RequestCall call, kept, unpack):
+    call.kept = kept  # first: finalizers and the collector may make the same call meanwhile
+    call.unpack, call.error = unpack, None
+    try:
+        return _started(call)
+    except BaseException:
+        call.kept = call.unpack = None
+        raise
+
+
+cdef object _started(RequestCall call):
     cdef Team team = call.instance.team
     cdef int error
     if _run_count:
@@ -173,19 +204,17 @@ cdef object _start(RequestCall call, kept, unpack):
     _reap()
     if team.q.ahead.in_ == NULL:
         _prepare_queue(team, call.instance.owner.ahead_of_requests)
-    call.kept, call.unpack, call.error = kept, unpack, None
-    call.c.python = unpack is not None
+    request, record, ahead = _request_class(), call.instance.record, team.ahead.record
+    call.c.python = call.unpack is not None
     with nogil:
         error = xg_start(&call.c, _query, _given_back, _cancel)
     if error:
-        call.kept = call.unpack = None
         raise RuntimeError(f"MPI_Grequest_start: error {error}")
     Py_INCREF(call)
-    _own(&call.c.record, call.instance.record)
-    _own(&call.c.ahead_record, team.ahead.record)
+    _own(&call.c.record, record)
+    _own(&call.c.ahead_record, ahead)
     with nogil:
         xg_add(&team.q, &call.c)
-    request = _request_class()
     memcpy(<char *><void *>request + _handle_at, call.c.request, xg_of_mpi.size)
     return request
 
@@ -307,6 +336,8 @@ def wait_for_request(request, run, status):
         c = xg_find(<char *><void *>request + _handle_at)
     if c != NULL:
         call = <RequestCall>c.owner
+        if xg_forked:
+            call.instance.owner.job.check_there()
         c.waits = 1
         _settle(call.instance.team, c)
     found = run(request, status)

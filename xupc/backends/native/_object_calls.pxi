@@ -199,7 +199,7 @@ cdef class Slots:
         self.prepare()
         for k, (data, number) in enumerate(messages):
             self.fill(k, most, total, number, data)
-        _carry(self.now.plan.instance)
+        _carry(self.now.plan.instance, None)
         return self.received()
 
     cdef int fill(self, Py_ssize_t k, Py_ssize_t most, Py_ssize_t total, Py_ssize_t number,
@@ -267,7 +267,7 @@ cdef class Slots:
         if not self.listed:
             made.append(_pickled(x) if self.beside else _in_band(x))
             return made
-        for each in x:
+        for each in tuple(x):  # to pickle one of them may change the list
             made.append(_in_band(each))
         return made
 
@@ -295,7 +295,7 @@ cdef class Slots:
                 self.now.put(k, most, total, 2 * n, PyBytes_AS_STRING(data), n)
             else:
                 self.fill(k, most, total, data.number, data.body)
-        _carry(self.now.plan.instance)
+        _carry(self.now.plan.instance, None)
         for k in range(self.now.gets):
             most = max(most, self.now.head(k)[0])
             beside |= self.now.head(k)[2] & 1
@@ -339,13 +339,20 @@ cdef _call_on_object(Method method, CallTable table, PyObject **args, size_t giv
     cdef list mine
     if slots is None or not slots.takes(<object>items[0]) or not _standard():
         return _slowly(method, args, given, keywords)
-    mine = slots.pickles(<object>items[0])  # an error is mpi4py's; an object may raise it only once
     op = _sum
     if form.op >= 0 and items[form.op] != NULL:
         op = <object>items[form.op]
-    slots.counter.calls += 1
     xr_allow(XR_DEPTH)
     try:
-        return slots.call(<object>args[0], <object>items[0], op, mine)
+        mine = slots.pickles(<object>items[0])  # an error is mpi4py's; an object may raise it once
+        slots.counter.calls += 1
+        table.begin(form.number, 1)
+        try:
+            return slots.call(<object>args[0], <object>items[0], op, mine)
+        except Exception as error:
+            if isinstance(error, _xupc_error):
+                differ = _error_for[0](error) is not None
+                table.failed_by_xupc(differ, slots.team_core.since)
+            raise
     finally:
         xr_allow(-XR_DEPTH)

@@ -55,30 +55,47 @@ cdef struct xd_call:
 
 
 cdef struct xd_views:
-    # The buffers of a call that are no arrays: their owners must not resize them meanwhile.
-    int count
+    # What a call keeps of its arguments. Of buffers that are no arrays, the owners must not resize
+    # them meanwhile. Arrays in lists are not kept by the arguments: the program may change a list.
+    bint arrays_only
+    int count, listed
     Py_buffer view[2]
+    PyObject *array[2]
+
+
+cdef inline void _keep_nothing(xd_views *views, bint arrays_only) noexcept:
+    views.arrays_only = arrays_only
+    views.count = views.listed = 0
 
 
 cdef inline void _release(xd_views *views) noexcept:
     while views.count:
         views.count -= 1
         PyBuffer_Release(&views.view[views.count])
+    while views.listed:
+        views.listed -= 1
+        Py_DECREF(<object>views.array[views.listed])
 
 
 cdef PyObject *_in_place = NULL
 cdef object _error_for = None
+cdef object _xupc_error = None
 cdef list _method_names = []
 from types import MethodType
 
 
 cdef class Slots  # of _object_calls.pxi
+cdef class Method
 
 
-def set_repeated(in_place, error_for):
-    """Set mpi4py's IN_PLACE, and what returns the error to raise in place of another, or None."""
-    global _in_place, _error_for
+def set_repeated(in_place, error_for, xupc_error):
+    """Set mpi4py's IN_PLACE, and what returns the error to raise in place of another, or None.
+
+    `xupc_error`: the class of the library's errors.
+    """
+    global _in_place, _error_for, _xupc_error
     _error_for = error_for, in_place  # keeps both
+    _xupc_error = xupc_error
     _in_place = <PyObject *>in_place
 
 
@@ -97,9 +114,9 @@ cdef bint _array(object array, xd_message *m) noexcept:
 
 
 cdef bint _buffer(object given, xd_message *m, xd_views *views) noexcept:
-    """Take any contiguous buffer; False if it is another object, or no `views` may be kept."""
+    """Take any contiguous buffer; False if it is another object, or only arrays are taken."""
     cdef Py_buffer *view
-    if views == NULL or views.count == 2 or not PyObject_CheckBuffer(given):
+    if views.arrays_only or views.count == 2 or not PyObject_CheckBuffer(given):
         return False
     view = &views.view[views.count]
     try:
@@ -115,10 +132,12 @@ cdef bint _message(PyObject *described, xd_message *m, xd_views *views) noexcept
     """Take a message as a program describes it; False if it is not of a form known here."""
     cdef PyObject **items
     cdef Py_ssize_t n
+    cdef bint listed
     cdef object given = <object>described
     if _array(given, m):
         return True
-    if PyList_CheckExact(given):
+    listed = PyList_CheckExact(given)
+    if listed:
         items, n = XD_LIST_ITEMS(given), PyList_GET_SIZE(given)
     elif PyTuple_CheckExact(given):
         items, n = XU_ITEMS(given), PyTuple_GET_SIZE(given)
@@ -127,10 +146,17 @@ cdef bint _message(PyObject *described, xd_message *m, xd_views *views) noexcept
         return given is None or described == _in_place
     if not 2 <= n <= 3:
         return False
-    if not _array(<object>items[0], m) and not _buffer(<object>items[0], m, views):
-        return False
     m.given = items[n - 1]
-    return n == 2 or (_number(items[1], &m.count) and m.count >= 0)
+    if n == 3 and not (_number(items[1], &m.count) and m.count >= 0):
+        return False
+    if _array(<object>items[0], m):
+        if listed:
+            views.array[views.listed] = items[0]
+            Py_INCREF(<object>items[0])
+            views.listed += 1
+        return True
+    given = <object>items[0]  # which may change the list as it gives its buffer
+    return _buffer(given, m, views)
 
 
 cdef bint _number(PyObject *given, Py_ssize_t *number) noexcept:
@@ -216,7 +242,7 @@ cdef class Form:
         """Take the arguments of a call; False if they are not of a form known here.
 
         `n` are positional; the values of `keywords`, a tuple of names or NULL, follow. `views`: to
-        be released in any case; NULL: buffers have to be arrays.
+        be released in any case.
         """
         cdef PyObject *given[MOST_ARGUMENTS]
         cdef int k
@@ -280,9 +306,8 @@ cdef class Form:
         cdef tuple items = args + tuple(keywords.values())
         cdef tuple names = tuple(keywords)
         cdef xd_views views
-        views.count = 0
-        taken = self.take(XU_ITEMS(items), len(args), <PyObject *>names, rank, c,
-                          NULL if posted else &views)
+        _keep_nothing(&views, posted)
+        taken = self.take(XU_ITEMS(items), len(args), <PyObject *>names, rank, c, &views)
         _release(&views)
         return taken
 
@@ -342,6 +367,10 @@ cdef class _Repeated:
             return True
         elif _held(self.instance.team):
             return False
+        elif self.instance.team.t.unsynced >= RUN_AHEAD:
+            _catch_up(self.instance)  # before the binding: Python code runs in it
+            if self.generation != _generation or _held(self.instance.team):
+                return False
         if self.form.messages == 0:
             if self.posted is None:
                 self.instance.team.t.value = 0
@@ -438,7 +467,7 @@ cdef class _Repeated:
         return True
 
 
-cdef class CallTable:
+cdef class CallTable(Journal):
     """The calls on a communicator that can be repeated, and counts of those that were.
 
     A communicator has one team, so a call is found by what the program gave alone. `left` is the
@@ -505,18 +534,53 @@ cdef class CallTable:
                 self.given[k] = 0
         return found
 
-    cdef give(self, Form form, run, met, PyObject **args, size_t n, PyObject *keywords):
+    cdef give(self, Method method, PyObject **args, size_t given, PyObject *keywords):
         """Have MPI carry a call; one that raises an error before it meets others is not counted."""
-        try:
-            result = PyObject_Vectorcall(run, args, n, keywords)
-        except BaseException as error:
-            if self.left > 0 and met(form.name, error):
-                self.left -= 1
-            raise
-        self.given[form.number] += 1
+        cdef int number = method.form.number
+        cdef PyObject *result
+        self.begin(number, 0)
+        result = xj_call(method.run, args, given, keywords, self, method.form.name)
+        if result == NULL:
+            self.failed(method.form, method.met)
+        self.given[number] += 1
         if self.left > 0:
             self.left -= 1
-        return result
+        return xj_owned(result)
+
+    cdef inline carry_by_mpi(self, Method method, PyObject **args, size_t given,
+                             PyObject *keywords):
+        """Have MPI carry a call after the warm-up."""
+        cdef PyObject *result
+        self.begin(method.form.number, 0)
+        result = xj_call(method.run, args, given, keywords, self, method.form.name)
+        if result == NULL:
+            self.failed(method.form, method.met)
+        return xj_owned(result)
+
+    cdef int failed(self, Form form, met) except -1:
+        """Raise the error of a call that MPI carried, after a correction of the counts."""
+        try:
+            xj_owned(NULL)
+        except BaseException as error:
+            if not met(form.name, error):
+                self.calls -= 1
+                (<object>self).failed_alone(form.name, error)
+            elif self.left > 0:
+                self.left -= 1
+            raise
+        return 0
+
+    def by_mpi(self, Form form, run, met, tuple args, dict keywords):
+        """Have MPI carry a call that Python has decided about."""
+        cdef tuple items = args + tuple(keywords.values())
+        cdef tuple names = tuple(keywords)
+        cdef PyObject *result
+        self.begin(form.number, 0)
+        result = xj_call(run, XU_ITEMS(items), len(args),
+                         <PyObject *>names if names else NULL, self, form.name)
+        if result == NULL:
+            self.failed(form, met)
+        return xj_owned(result)
 
     cdef inline _Repeated find(self, Form form, PyObject **items, Py_ssize_t n,
                                PyObject *keywords, xd_views *views):
@@ -524,12 +588,13 @@ cdef class CallTable:
         cdef xd_call c
         cdef _Repeated e
         cdef Py_ssize_t place
-        if self.known is None or not form.take(items, n, keywords, self.rank, &c, views):
+        cdef list known = self.known
+        if known is None or not form.take(items, n, keywords, self.rank, &c, views):
             return None
         place = form.place(&c)
-        e = <_Repeated>self.known[place]
+        e = <_Repeated>known[place]
         if e is None or e.form.number != form.number or not e.holds(&c):
-            e = <_Repeated>self.known[place ^ 1]
+            e = <_Repeated>known[place ^ 1]
             if e is None or e.form.number != form.number or not e.holds(&c):
                 return None
         return e
@@ -593,7 +658,7 @@ cdef class CallTable:
         if form.messages:
             if not isinstance(call, CachedArrays):
                 return
-            arrays = (<CachedArrays>call)._find(XU_ITEMS(ready), len(ready))
+            arrays = (<CachedArrays>call)._find(XU_ITEMS(ready), len(ready), False)
             if arrays is None:
                 return
             dst = None if arrays.dst < 0 else ready[arrays.dst]
@@ -674,21 +739,22 @@ cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords
     if isinstance(record, CallTable):
         table = <CallTable>record
         if table.left:
-            return table.give(method.form, method.run, method.met, args, given, keywords)
+            return table.give(method, args, given, keywords)
         if table.always[method.form.number] != NULL:
             (<_Counter>table.always[method.form.number]).calls += 1
-            return PyObject_Vectorcall(method.run, args, given, keywords)
+            return table.carry_by_mpi(method, args, given, keywords)
         if method.form.moves_object:
             return _call_on_object(method, table, args, given, keywords)
-        views.count = 0
+        _keep_nothing(&views, False)
         try:
             e = table.find(method.form, args + 1, n - 1, keywords, &views)
             if e is not None:
                 e.counter.calls += 1
                 e.counter.nbytes += e.counted
                 if e.instance is None:
-                    return PyObject_Vectorcall(method.run, args, given, keywords)
-                _carry(e.instance)
+                    return table.carry_by_mpi(method, args, given, keywords)
+                table.begin(method.form.number, 1)
+                _carry(e.instance, table)
                 _ended()
                 return None
         finally:
@@ -718,6 +784,9 @@ cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObje
     cdef Py_ssize_t n = PyVectorcall_NARGS(given)
     cdef CallTable table
     cdef _Repeated e
+    cdef xd_views views
+    cdef list kept
+    cdef Py_ssize_t k
     if n == 0:
         return PyObject_Vectorcall(method.run, args, given, keywords)
     record = (<object>args[0])._record
@@ -726,19 +795,28 @@ cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObje
     table = <CallTable>record
     if table.left:
         return awaited_request(
-            table.give(method.form, method.run, method.met, args, given, keywords))
+            table.give(method, args, given, keywords))
     if table.always[method.form.number] != NULL:
         (<_Counter>table.always[method.form.number]).calls += 1
-        return awaited_request(PyObject_Vectorcall(method.run, args, given, keywords))
+        return awaited_request(table.carry_by_mpi(method, args, given, keywords))
     _reap()
-    e = table.find(method.form, args + 1, n - 1, keywords, NULL)
-    if e is None:
-        return _slowly(method, args, given, keywords)
-    e.counter.calls += 1
-    e.counter.nbytes += e.counted
-    if e.posted is None:
-        return awaited_request(PyObject_Vectorcall(method.run, args, given, keywords))
-    return _start(e.free, (_tuple_of(args, n), _dict_of(args, given, keywords)), None)
+    # made before the call is bound: objects that are made may start the collector
+    kept = [_tuple_of(args, n), _dict_of(args, given, keywords), None, None]
+    _keep_nothing(&views, True)
+    try:
+        e = table.find(method.form, args + 1, n - 1, keywords, &views)
+        if e is not None:
+            e.counter.calls += 1
+            e.counter.nbytes += e.counted
+            if e.posted is None:
+                return awaited_request(table.carry_by_mpi(method, args, given, keywords))
+            table.begin(method.form.number, 1)
+            for k in range(views.listed):
+                kept[2 + k] = <object>views.array[k]
+            return _start(e.free, kept, None)
+    finally:
+        _release(&views)
+    return _slowly(method, args, given, keywords)
 
 
 xd_callable(Method, <Py_ssize_t>&(<Method>NULL).called)
@@ -767,11 +845,14 @@ cdef _called_awaited(PyObject *called, PyObject **args, size_t given, PyObject *
 xd_callable(ReturnsRequest, <Py_ssize_t>&(<ReturnsRequest>NULL).called)
 
 
-cdef int _carry(Instance instance) except -1:
+cdef int _carry(Instance instance, CallTable table) except -1:
+    """Run a call; `table`: that of its communicator, or None if the caller notes errors."""
     try:
         _go(instance)
     except Exception as error:
         other = _error_for[0](error)
+        if table is not None:
+            table.failed_by_xupc(other is not None, instance.team.since)
         if other is None:
             raise
         raise other from error

@@ -90,6 +90,7 @@ static xg_call *_Atomic xg_freed;     /* calls whose request MPI has freed */
 static _Atomic int xg_open;           /* calls that have not ended */
 static _Atomic int xg_hooked;         /* MPI calls `xg_progress` */
 static _Atomic int xg_lock_word, xg_walk_word;
+static int xg_forked;                 /* this process is a child: the calls are its parent's */
 
 static inline int xg_try(_Atomic int *word) {
     return !atomic_load_explicit(word, memory_order_relaxed) &&
@@ -243,7 +244,8 @@ static inline void xg_inside(xg_queue *q) {
 /* A step of MPI's progress; how many calls have ended. */
 static int xg_progress(void) {
     int ended = 0;
-    if (!atomic_load_explicit(&xg_open, memory_order_relaxed) || !xg_try(&xg_walk_word)) return 0;
+    if (!atomic_load_explicit(&xg_open, memory_order_relaxed) || xg_forked) return 0;
+    if (!xg_try(&xg_walk_word)) return 0;
     for (xg_queue *q = xg_queues; q; q = q->next) {
         if (q->first && xg_held_here(q)) xg_inside(q);
         if (!q->first || q->stopped || !xg_try(&q->busy)) continue;
@@ -383,6 +385,14 @@ static inline xg_call *xg_find(const char *request) {
     while (c && memcmp(c->request, request, xg_of_mpi.size)) c = c->after;
     xg_unlock();
     return c;
+}
+
+/* Never go on with a call again: they are those of the parent of this process. Other threads of the
+ * parent may have held the locks. */
+static inline void xg_note_fork(void) {
+    xg_forked = 1;
+    xg_leave(&xg_lock_word);
+    xg_leave(&xg_walk_word);
 }
 
 /* Forget a queue: its team is closed. */
