@@ -26,6 +26,7 @@ from support.polling import until
 from support.pool import Pool
 from support.soak import amount, figure, seed, share
 from support.speed import SLOW
+from support.tables import SOME_BY_MPI
 
 from xupc.cli.hang import jobs
 from xupc.cli.launcher import JOB_TAG, launcher_options, thread_command
@@ -361,28 +362,6 @@ def test_an_interrupt_is_told_to_other_hosts(cluster: Any, mpi_python: str) -> N
     assert len(told) >= sum(HOSTS) - 2, output(done)
 
 
-CROSSED_TABLE = """version = 1
-[[drop_in]]
-method = "Barrier"
-carrier = "mpi"
-[[drop_in]]
-method = "*"
-min_bytes = 5000
-carrier = "mpi"
-[[drop_in]]
-method = "*"
-carrier = "xupc"
-"""
-
-
-@pytest.fixture
-def crossed(tmp_path: Path) -> dict[str, str]:
-    """Return the variable that names a table which gives some calls to MPI."""
-    path = tmp_path / "table.toml"
-    path.write_text(CROSSED_TABLE)
-    return {"XUPC_TUNING": str(path)}
-
-
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -394,10 +373,10 @@ def crossed(tmp_path: Path) -> dict[str, str]:
     ],
 )
 def test_calls_that_never_meet_are_named_on_every_host(
-    cluster: Any, mpi_python: str, crossed: dict[str, str], case: str, words: list[str]
+    cluster: Any, mpi_python: str, case: str, words: list[str]
 ) -> None:
     done = run(
-        cluster, mpi_python, HOSTS, "drop_in_crossed.py", case, env=crossed, timeout=40
+        cluster, mpi_python, HOSTS, "drop_in_crossed.py", case, env=SOME_BY_MPI, timeout=40
     )  # fmt: skip
     assert done.returncode not in (0, 124), output(done)
     assert "no error" not in done.stdout, output(done)
@@ -409,12 +388,10 @@ def test_calls_that_never_meet_are_named_on_every_host(
 
 
 def test_late_threads_of_other_hosts_are_no_difference(
-    cluster: Any, mpi_python: str, crossed: dict[str, str]
+    cluster: Any, mpi_python: str
 ) -> None:
-    calls = str(share(200))
-    done = run(
-        cluster, mpi_python, [2, 1], "drop_in_late.py", str(seed()), calls, env=crossed, timeout=100
-    )  # fmt: skip
+    args = ["drop_in_late.py", str(seed()), str(share(200))]
+    done = run(cluster, mpi_python, [2, 1], *args, env=SOME_BY_MPI, timeout=100)
     assert (done.returncode, done.stdout.count("done")) == (0, 3), output(done)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,21 +11,10 @@ from support.as_machines import MACHINES
 from support.failing_jobs import by_thread
 from support.launch import BUSY, PROJECT, launch
 from support.soak import seed, share
+from support.tables import SOME_BY_MPI
 
 CROSSED = "tests/live/programs/drop_in_crossed.py"
 LEGAL = "tests/live/programs/drop_in_late.py"
-TABLE = """version = 1
-[[drop_in]]
-method = "Barrier"
-carrier = "mpi"
-[[drop_in]]
-method = "*"
-min_bytes = 5000
-carrier = "mpi"
-[[drop_in]]
-method = "*"
-carrier = "xupc"
-"""
 ONCE = pytest.mark.once
 Live = Callable[..., Any]
 
@@ -89,14 +77,6 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> dict[str, str]:
-    """Return the variable that names the table."""
-    path = tmp_path / "table.toml"
-    path.write_text(TABLE)
-    return {"XUPC_TUNING": str(path)}
-
-
 ON_MACHINES = {
     "order_by_xupc": [
         "the threads wait for each other: ",
@@ -121,10 +101,10 @@ def shapes() -> list[Any]:
 @pytest.mark.rotates
 @pytest.mark.parametrize(("case", "n", "nodes", "machines", "via"), shapes())
 def test_every_thread_names_the_calls(
-    case: str, n: int, nodes: str | None, machines: str | None, via: str, table: dict[str, str]
+    case: str, n: int, nodes: str | None, machines: str | None, via: str
 ) -> None:
     result = launch(
-        n, CROSSED, args=[case], nodes=nodes, via=via, env={**table, MACHINES: machines},
+        n, CROSSED, args=[case], nodes=nodes, via=via, env={**SOME_BY_MPI, MACHINES: machines},
         timeout=BUSY * 20,
     )  # fmt: skip
     assert result.clean, result.report()
@@ -149,11 +129,11 @@ def test_every_thread_names_the_calls(
 @pytest.mark.parametrize("via", ["xupc run", pytest.param("mpiexec", marks=ONCE)])
 @pytest.mark.parametrize(("case", "line"), [("late", "time.sleep(600)"), ("message", "comm.Recv")])
 def test_a_limit_of_waits_holds_inside_mpi(
-    case: str, line: str, via: str, table: dict[str, str]
+    case: str, line: str, via: str
 ) -> None:
     """The threads inside MPI report where all threads are, and the job ends."""
     limit = {"XUPC_TIMEOUT": "1"}
-    result = launch(3, CROSSED, args=[case], via=via, env=table | limit, timeout=BUSY * 20)
+    result = launch(3, CROSSED, args=[case], via=via, env=SOME_BY_MPI | limit, timeout=BUSY * 20)
     assert result.clean, result.report()
     assert result.returncode != 0, result.report()
     rows = (PROJECT / CROSSED).read_text().splitlines()
@@ -174,10 +154,10 @@ def test_a_limit_of_waits_holds_inside_mpi(
     [(2, None, None), (3, None, "2,1"), pytest.param(3, "2,1", None, marks=ONCE)],
 )
 def test_late_threads_are_no_difference(
-    live: Live, n: int, nodes: str | None, machines: str | None, table: dict[str, str]
+    live: Live, n: int, nodes: str | None, machines: str | None
 ) -> None:
     """Correct calls, compared a hundred times a second while threads are late: no error."""
     words = [str(seed()), str(share(200))]
-    env = {**table, MACHINES: machines}
+    env = {**SOME_BY_MPI, MACHINES: machines}
     result = live(n, LEGAL, args=words, nodes=nodes, env=env, own_job=True)
     assert result.stdout.count("done") == n, result.report()

@@ -8,6 +8,7 @@ import pytest
 from support.failing_jobs import bring_about, by_thread
 from support.launch import BUSY, SOON, launch
 from support.speed import SLOW
+from support.tables import SOME_BY_MPI
 
 from xupc.backends.native.native_core import core
 
@@ -61,6 +62,17 @@ def test_mpi_s_start_has_a_limit(via: str) -> None:
     words = "s for other threads in MPI's start"
     said = by_thread(result.stderr).count(words)
     assert said == 2 if via == "xupc run" else said, result.report()
+
+
+@ONCE
+@pytest.mark.parametrize("case", ["before_init", "in_init", "in_a_call", "in_a_call_of_mpi"])
+def test_the_time_of_a_suspended_job_does_not_count(case: str) -> None:
+    limit = 2.0 * SLOW
+    env = {"XUPC_TIMEOUT": f"{limit:g}", **SOME_BY_MPI}
+    args = [case, f"{limit + 2:g}"]
+    result = launch(3, "tests/live/programs/suspended.py", args=args, env=env, timeout=BUSY * 20)
+    assert (result.returncode, result.stdout.count("done")) == (0, 3), result.report()
+    assert "HangError" not in result.stderr, result.report()
 
 
 @ONCE

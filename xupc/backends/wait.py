@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ..records import record
 from .protocol import Instance
+from .running_time import RunningTime
 
 __all__ = [
     "AWAKE_NS",
@@ -74,6 +75,8 @@ class WaitState:
         The ranks that were sent a question about the call.
     look
         True if it is time to look for calls on other nodes that differ.
+    time
+        How long this wait has taken so far.
     """
 
     def __init__(
@@ -92,11 +95,12 @@ class WaitState:
             self.place = instance.owner.number, instance.op
         self.warned = False
         self.published = False
-        self.since = time.monotonic_ns()
-        self.hot_until = self.since + HOT_NS
-        self.next_watch = self.since + SLICE_NS
+        self.time = RunningTime()
+        began = self.time.since
+        self.hot_until = began + HOT_NS
+        self.next_watch = began + SLICE_NS
         self.look = False
-        self.moved_at = self.since
+        self.moved_at = began
         self.asked: set[int] = set()
 
     @property

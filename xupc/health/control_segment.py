@@ -116,7 +116,7 @@ class Control(CallLog):
         """Publish as text what this thread waits for, to the threads of the machine."""
         wait.published = True
         op, team = (i.op, i.owner.number) if (i := wait.instance) is not None else (0, 0)
-        self.wait_begins(text, wait.since, op, team)
+        self.wait_begins(text, wait.time.since, op, team)
 
     def wait_ends(self) -> None:
         """Publish that this thread no longer waits."""

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, cast
 
 from ..backends.own_threads import is_own
+from ..backends.running_time import RunningTime
 from .control_segment import Control
 from .note_comparison import OPENING, CommNotes, Inside, Note, compared, text_of
 
@@ -99,7 +100,7 @@ class CrossedCalls:
         self._control = control
         self._line = line
         self._at: tuple[object, ...] | None = None
-        self._since = 0.0
+        self._time = RunningTime()
         self._published = False
         self._suspected: tuple[object, int] | None = None
 
@@ -109,7 +110,7 @@ class CrossedCalls:
         if not self._published or self._at is None or self._at[0] != "MPI":
             return None
         found = held_by_mpi(self._control, self._control.index)
-        return None if found is None else (found[0], time.monotonic() - self._since)
+        return None if found is None else (found[0], self._time.look())
 
     @property
     def busy(self) -> bool:
@@ -120,13 +121,13 @@ class CrossedCalls:
         """Look at this thread, and return how its calls differ from others', or ""."""
         if _source is None:
             return ""
-        now, at = time.monotonic(), self._place(_source)
+        at = self._place(_source)
         if at != self._at:
-            self._at, self._since, self._suspected = at, now, None
+            self._at, self._time, self._suspected = at, RunningTime(), None
             if self._published:
                 self._control.write_note(None)
                 self._published = False
-        if at is None or now - self._since < STALLED:
+        if at is None or self._time.look() < STALLED:
             return ""
         return self._compare(_source)
 
@@ -184,7 +185,7 @@ class CrossedCalls:
             return None
         others = (t for t in threading.enumerate() if t is not threading.main_thread())
         return {
-            "since": int(self._since * 1e9),
+            "since": self._time.since,
             "threads": [[control.who(me)[1]] * 2], "inside": inside, "wait": [team, op],
             "text": text[:300], "line": line, "alone": all(is_own(t) for t in others),
             "comms": comms,

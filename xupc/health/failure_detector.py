@@ -142,7 +142,7 @@ class FailureDetector:
     def look(self, waiting: WaitState) -> None:
         """Check for failures; raise if there is one. Every wait calls this every 50 ms."""
         self._raise_troubles(waiting)
-        waited = (time.monotonic_ns() - waiting.since) * 1e-9
+        waited = waiting.time.look()
         self.control.publish_wait(waiting, self._wait_text(waiting))
         if waited > CYCLE_AFTER and self.job.teams:
             self._look_for_cycle(waiting)
@@ -228,8 +228,7 @@ class FailureDetector:
         elif kind == CROSSED:
             error = CollectiveMismatchError(text)
         elif kind == HUNG:
-            waited = (time.monotonic_ns() - waiting.since) * 1e-9
-            mine = self._hang_text(waiting, waited)
+            mine = self._hang_text(waiting, waiting.time.look())
             mine = mine if self._missing(waiting) else f"{mine}; {text}"
             error = HangError(_lines(mine, self.inquiry.last_report()))
         else:

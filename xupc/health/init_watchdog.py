@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..backends.native.native_core import core
 from ..backends.own_threads import DEADLINE, ReentrantEvent
+from ..backends.running_time import RunningTime
 from ..backends.wait import WaitState
 from ..comm.mpi import ABORT, abort_all, drop_files, start_mpi
 from ..comm.place import place_in_mpi
@@ -135,7 +136,7 @@ class Deadline:
         self.call = call
         self.who = who
         self._stage = ""
-        self._since = time.monotonic()
+        self._time = RunningTime()
         self._limit: float | None = None
         self._lookout: InitDeathWatch | None = None
         self._lifeline: FailureTree | None = None
@@ -147,7 +148,7 @@ class Deadline:
         """Begin a stage; `unwatched`: a death in it may not be detected."""
         limit = UNWATCHED if self.timeout is None and unwatched else self.timeout
         self._limit = None  # no limit while the stage changes
-        self._stage, self._since = name, time.monotonic()
+        self._stage, self._time = name, RunningTime()
         self._limit = limit
         if core is None:
             return
@@ -219,12 +220,12 @@ class Deadline:
         limit = self._limit
         if limit is None:
             return TICK
-        left = self._since + limit + OURS_FIRST - time.monotonic()
+        left = limit + OURS_FIRST - self._time.look()
         return min(TICK, max(left, 0.001))
 
     def _wrong(self) -> str:
         """Return the failure as a line to print, "" if there is none."""
-        limit, waited = self._limit, time.monotonic() - self._since
+        limit, waited = self._limit, self._time.look()
         if limit is not None and waited > limit + OURS_FIRST:
             return self._words(waited)
         deaths = "; ".join(self._deaths())

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from ..backends.running_time import RunningTime
 from ..errors import said, thread_name, warn_alone
 from ..health.failure_detector import WARN_AFTER
 from ..health.init_watchdog import Deadline
@@ -95,11 +96,11 @@ class Meeting:
     def _poll(self, request: MPI.Request) -> None:
         """Wait before xupc runs; without a limit, warn after a long time."""
         who = thread_name(world_rank(), os.uname().nodename, os.getpid())
-        since, warned = time.monotonic(), False
+        running, warned = RunningTime(), False
         with Deadline(self._limit, self._name, who) as deadline:
             deadline.stage(_STAGE)
             while not request.Test():
-                waited = time.monotonic() - since
+                waited = running.look()
                 if waited > WARN_AFTER and not warned:
                     warned = True
                     warn_alone(f"{self._name}: {who} has waited {waited:.0f} s in {_STAGE}")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..backends.native.native_core import empty_caches, invalidate
 from ..backends.own_threads import PROGRESS
 from ..backends.protocol import TeamCore
+from ..backends.running_time import RunningTime
 from ..backends.wait import WaitState
 from ..comm.mpi import STEP_NS, MpiContext, start_mpi
 from ..comm.remote_completion import RemoteCompletion, RemoteCompletions
@@ -240,15 +241,13 @@ class Job(JobState):
 
     def _await_all(self, request: Request) -> None:
         """Wait until all threads have called init."""
-        since, step = time.monotonic(), time.thread_time_ns()
+        running, step = RunningTime(), time.thread_time_ns()
         while not request.Test():
             worked = time.thread_time_ns() - step > STEP_NS
-            waited = time.monotonic() - since
+            waited = running.look()
             if self.timeout is not None and waited > self.timeout:
-                raise HangError(
-                    f"init: {self._nobody_yet} has waited {waited:.1f} s for all threads of the "
-                    "communicator to call init"
-                )
+                who = f"{self._nobody_yet} has waited {waited:.1f} s for all threads"
+                raise HangError(f"init: {who} of the communicator to call init")
             if not worked:  # else MPI moves the program's own messages: test again immediately
                 time.sleep(min(1e-3, waited / 10))
             step = time.thread_time_ns()

@@ -1,7 +1,7 @@
 """Calls of `xupc.Comm` that never meet, since MPI carries one of them: ``drop_in_crossed.py CASE``.
 
-``XUPC_TUNING`` names a table that gives barriers and blocks from 5,000 bytes on to MPI. The last
-thread is the one that differs.
+`SOME_BY_MPI` gives barriers and blocks from 5,000 bytes on to MPI. The last thread is the one that
+differs.
 """
 
 from __future__ import annotations

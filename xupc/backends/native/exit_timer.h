@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define XL_LOOK_NS 20000000 /* between two checks of the time */
+#define XL_GAP 1.0 /* seconds between two checks: beyond that this process was stopped */
 #define XL_OTHERS_NS 300000000 /* for other threads of the job to print their messages, too */
 
 typedef struct {
@@ -35,9 +36,14 @@ static double xl_now(void) {
 
 static void *xl_watch(void *argument) {
     xl_end *end = argument;
-    double until = xl_now() + end->seconds;
+    double seen = xl_now(), until = seen + end->seconds;
     struct timespec look = {0, XL_LOOK_NS};
-    while (xl_now() < until && atomic_load(&xl_number) == end->number) nanosleep(&look, NULL);
+    while (seen < until && atomic_load(&xl_number) == end->number) {
+        nanosleep(&look, NULL);
+        double now = xl_now();
+        if (now - seen > XL_GAP) until += now - seen - XL_GAP;
+        seen = now;
+    }
     /* the exchange of the number decides: the process ends, or that is called off */
     if (atomic_compare_exchange_strong(&xl_number, &end->number, 0)) {
         if (write(2, end->text, end->length) < 0) { /* stderr may be closed */
