@@ -128,9 +128,7 @@ def test_every_thread_names_the_calls(
 @pytest.mark.rotates
 @pytest.mark.parametrize("via", ["xupc run", pytest.param("mpiexec", marks=ONCE)])
 @pytest.mark.parametrize(("case", "line"), [("late", "time.sleep(600)"), ("message", "comm.Recv")])
-def test_a_limit_of_waits_holds_inside_mpi(
-    case: str, line: str, via: str
-) -> None:
+def test_a_limit_of_waits_holds_inside_mpi(case: str, line: str, via: str) -> None:
     """The threads inside MPI report where all threads are, and the job ends."""
     limit = {"XUPC_TIMEOUT": "1"}
     result = launch(3, CROSSED, args=[case], via=via, env=SOME_BY_MPI | limit, timeout=BUSY * 20)
@@ -145,7 +143,9 @@ def test_a_limit_of_waits_holds_inside_mpi(
     assert re.search(r"0-1: Allreduce\(64000 bytes\) of MPI, drop_in_crossed.py:", printed), (
         result.report()
     )
-    assert f"2: not in xupc, drop_in_crossed.py:{number}, for" in printed, result.report()
+    # a receive is known as such after some tenths of a second
+    place = rf"2: (not in xupc|Recv\(\) of MPI), drop_in_crossed.py:{number}, for"
+    assert re.search(place, printed), result.report()
 
 
 @pytest.mark.rotates

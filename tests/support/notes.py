@@ -28,7 +28,7 @@ def note(thread: int, comms: dict[str, CommNotes], inside: Any = None, **more: A
         }  # fmt: skip
     made: Any = {
         "since": 0, "threads": [[thread, thread]], "inside": inside, "wait": [7, 3],
-        "text": "Call()", "line": "p.py:1", "alone": True, "comms": comms,
+        "text": "Call()", "line": "p.py:1", "alone": True, "stuck": False, "comms": comms,
     }  # fmt: skip
     whole: Note = made | more
     return whole

@@ -50,6 +50,10 @@ class Machine:
         self.tree.turn(0)
         self.found = self.calls.turn() or self.found
 
+    def stuck(self) -> None:
+        inside = ("-", "Recv", None)
+        self.control.note = note(self.rank, {}, inside, since=1, text="Recv()", stuck=True)
+
     def waits(self, name: str = "Barrier", calls: int = 5, since: int = 0) -> None:
         comms = {"w": on(calls, name, rank=self.rank)}
         self.control.note = note(self.rank, comms, ("w", name, None), since=since, text=name)
@@ -157,4 +161,24 @@ def test_after_a_trouble_nothing_is_compared(machines: list[Machine], sent: list
         machine.control.posted = 2, "thread 3 died"
     turn(machines)
     assert "summary" not in sent
+    assert not any(machine.found for machine in machines)
+
+
+def test_the_first_machine_knows_when_all_threads_are_stuck(
+    machines: list[Machine], sent: list[str]
+) -> None:
+    first = machines[0].calls
+    for machine in machines[:-1]:
+        machine.stuck()
+    turn(machines)
+    assert first.stuck == [[0, MACHINES - 2]]
+    machines[-1].stuck()
+    turn(machines)
+    assert first.stuck == [[0, MACHINES - 1]]
+    sent.clear()
+    turn(machines)
+    assert sent == []
+    machines[4].control.note = None  # it has got its message
+    turn(machines)
+    assert first.stuck == [[0, 3], [5, MACHINES - 1]]
     assert not any(machine.found for machine in machines)

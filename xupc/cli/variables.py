@@ -53,7 +53,8 @@ VARIABLES: dict[str, Variable] = {
     "XUPC_TIMEOUT": Variable(
         _RUN, "seconds", "none: a wait has no limit",
         "Raise `HangError` in a wait of xupc that takes longer, also in a collective of "
-        "`xupc.Comm` that MPI carries; `xupc.Comm` has no warm-up then.",
+        "`xupc.Comm` that MPI carries, and where all threads wait in calls of MPI; `xupc.Comm` "
+        "has no warm-up then.",
     ),
     "XUPC_TOPOLOGY": Variable(
         _RUN, "`2x4x8`, or a directory", "the machine itself",

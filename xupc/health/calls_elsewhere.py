@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from .control_segment import Control
 from .crossed_calls import FRESH, read_note
-from .note_summary import Summary, difference_in, merged, summary_of
+from .hang_of_all import stuck_here
+from .note_comparison import MESSAGE, Note
+from .note_summary import Runs, Summary, difference_in, merged, summary_of
 
 if TYPE_CHECKING:
     from .failure_tree import FailureTree
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["CallsElsewhere"]
 
 LONG = 700_000_000  # ns of a wait before other machines get the calls of a thread
-NOTHING: Summary = {"waits": [], "pasts": []}
+NOTHING: Summary = {"waits": [], "pasts": [], "stuck": []}
 
 
 class CallsElsewhere:
@@ -48,6 +50,11 @@ class CallsElsewhere:
         self._whole = self._sent = NOTHING
         tree.summary = self._received
 
+    @property
+    def stuck(self) -> Runs:
+        """The threads of this machine and of those below it that are stuck."""
+        return self._whole["stuck"]
+
     def _received(self, thread: int, summary: Summary) -> None:
         self._below[thread] = summary
         self._changed = True
@@ -69,5 +76,14 @@ class CallsElsewhere:
         control, now = self._control, time.monotonic_ns()
         fresh = control.noted_since(now - FRESH)
         notes = (read_note(control, i) for i in fresh)
-        found = [note for note in notes if note is not None and note["since"] < now - LONG]
-        return summary_of(found) if found else NOTHING
+        found = [
+            note for note in notes
+            if note is not None and note["since"] < now - LONG and not _of_message(note)
+        ]  # fmt: skip
+        return {**(summary_of(found) if found else NOTHING), "stuck": stuck_here(control)}
+
+
+def _of_message(note: Note) -> bool:
+    """Return whether a thread waits in a call that has nothing to compare."""
+    inside = note["inside"]
+    return inside is not None and inside["label"] == MESSAGE

@@ -26,7 +26,8 @@ from typing import Protocol, cast
 from ..backends.own_threads import is_own
 from ..backends.running_time import RunningTime
 from .control_segment import Control
-from .note_comparison import OPENING, CommNotes, Inside, Note, compared, text_of
+from .message_waits import MessageWaits
+from .note_comparison import MESSAGE, OPENING, CommNotes, Inside, Note, compared, text_of
 
 __all__ = ["CrossedCalls", "Source", "held_by_mpi", "read_from"]
 
@@ -94,11 +95,14 @@ class CrossedCalls:
         The control segment of the machine.
     line : callable
         Returns the Python line of the program.
+    messages : MessageWaits
+        The waits of this thread in other calls of MPI.
     """
 
-    def __init__(self, control: Control, line: Callable[[], str]) -> None:
+    def __init__(self, control: Control, line: Callable[[], str], messages: MessageWaits) -> None:
         self._control = control
         self._line = line
+        self._messages = messages
         self._at: tuple[object, ...] | None = None
         self._time = RunningTime()
         self._published = False
@@ -107,10 +111,15 @@ class CrossedCalls:
     @property
     def held(self) -> tuple[str, float] | None:
         """Return the call of MPI that this thread has been inside for a while, and the seconds."""
-        if not self._published or self._at is None or self._at[0] != "MPI":
+        if not self._published or self._at is None or self._at[0] == "xupc":
             return None
         found = held_by_mpi(self._control, self._control.index)
         return None if found is None else (found[0], self._time.look())
+
+    @property
+    def awaits_message(self) -> bool:
+        """Return whether this thread waits in a call that is no collective of `xupc.Comm`."""
+        return self._at is not None and self._at[0] == MESSAGE
 
     @property
     def busy(self) -> bool:
@@ -119,9 +128,7 @@ class CrossedCalls:
 
     def turn(self) -> str:
         """Look at this thread, and return how its calls differ from others', or ""."""
-        if _source is None:
-            return ""
-        at = self._place(_source)
+        at = self._place()
         if at != self._at:
             self._at, self._time, self._suspected = at, RunningTime(), None
             if self._published:
@@ -129,16 +136,37 @@ class CrossedCalls:
                 self._published = False
         if at is None or self._time.look() < STALLED:
             return ""
-        return self._compare(_source)
+        if at[0] == MESSAGE:
+            self._write_wait(*cast("tuple[int, str]", at[1:]))
+            return ""
+        return "" if _source is None else self._compare(_source)
 
-    def _place(self, source: Source) -> tuple[object, ...] | None:
+    def _place(self) -> tuple[object, ...] | None:
         """Return in which wait this thread is; None if it may be in none."""
-        inside = source.place()
+        inside = None if _source is None else _source.place()
         if inside is not None:
             return ("MPI", *inside)
         control, me = self._control, self._control.index
         _, op, team = control.wait_of(me)
-        return ("xupc", team, op) if op and control.waits_in(me, team, op) else None
+        if op and control.waits_in(me, team, op):
+            return ("xupc", team, op)
+        wait = None if control.waits(me) else self._messages.turn()
+        return None if wait is None else (MESSAGE, *wait)
+
+    def _write_wait(self, number: int, name: str) -> None:
+        """Publish a wait that is no collective's."""
+        inside = Inside(label=MESSAGE, call=number, name=name, root=None, nbytes=None)
+        stuck = self._messages.stuck(self._time.look())
+        self._published = self._control.write_note(
+            {
+                "since": self._time.since, "threads": self._myself(), "inside": inside,
+                "wait": [0, 0], "text": text_of(inside), "line": self._line(), "alone": True,
+                "stuck": stuck, "comms": {},
+            }
+        )  # fmt: skip
+
+    def _myself(self) -> list[list[int]]:
+        return [[self._control.who(self._control.index)[1]] * 2]
 
     def _compare(self, source: Source) -> str:
         notes = self._notes_of_others()
@@ -181,14 +209,13 @@ class CrossedCalls:
         line, text = self._line(), control.waits_for(me).split(": no word from")[0]
         if inside is not None:
             text = text_of(inside)
-        if self._place(source) != self._at:
+        if self._place() != self._at:
             return None
         others = (t for t in threading.enumerate() if t is not threading.main_thread())
         return {
-            "since": self._time.since,
-            "threads": [[control.who(me)[1]] * 2], "inside": inside, "wait": [team, op],
-            "text": text[:300], "line": line, "alone": all(is_own(t) for t in others),
-            "comms": comms,
+            "since": self._time.since, "threads": self._myself(), "inside": inside,
+            "wait": [team, op], "text": text[:300], "line": line,
+            "alone": all(is_own(t) for t in others), "stuck": False, "comms": comms,
         }  # fmt: skip
 
     def _awaited_in(self, notes: Mapping[int, Note]) -> Callable[[int], Collection[int]]:

@@ -43,8 +43,10 @@ from .circles import circle_through
 from .control_layout import BROKEN, CROSSED, DEAD, FINISHED, HUNG, INTERRUPTED
 from .control_segment import Control
 from .crossed_calls import CrossedCalls
+from .hang_of_all import HANG_OF_ALL, HangOfAll
 from .init_watchdog import AFTER_MPI_ERROR
 from .job_abort import JobAbort
+from .message_waits import MessageWaits, whole_world
 from .stack_responder import StackResponder
 
 if TYPE_CHECKING:
@@ -117,7 +119,9 @@ class FailureDetector:
         self._suspected: tuple[tuple[tuple[int, int, int], ...], list[int]] | None = None
         self.asked = 0.0  # time of the last request for one-sided service
         self.inquiry = StackResponder(job)
-        self.crossed = CrossedCalls(job.control, self.inquiry.line)
+        messages = MessageWaits(job.timeout, whole_world(job.info.threads))
+        self.crossed = CrossedCalls(job.control, self.inquiry.line, messages)
+        self.hang_of_all = HangOfAll(job.control, job.info.threads)
         self.elsewhere: CallsElsewhere | None = None
         self.abort = JobAbort(job.info, job.control, job.lifeline)
         if self.lifeline is not None:
@@ -359,7 +363,7 @@ class FailureDetector:
                 continue
             if (status := self.control.ended) is not None:
                 self.abort.end_with_others(status)
-            for compare in (self._compare_elsewhere, self._compare_calls):
+            for compare in (self._compare_elsewhere, self._compare_calls, self._find_hang_of_all):
                 with contextlib.suppress(Exception):
                     compare()
             self._serve()
@@ -395,12 +399,26 @@ class FailureDetector:
         if trouble is not None and trouble[0] == CROSSED:
             self.abort.end_now(f"MismatchError: {trouble[1]}")
         hung = trouble is not None and trouble[0] == HUNG
-        if hung or (trouble is None and timeout is not None and waited > timeout):
+        message = self.crossed.awaits_message
+        late = timeout is not None and waited > timeout and not message
+        if hung or (trouble is None and late):
             text = f"{self.job.who} has waited {waited:.1f} s in {call}"
+            text = f"{text}; {trouble[1]}" if trouble is not None and message else text
             where = self.inquiry.last_report() if hung else self.inquiry.report_for_others()
             self.control.post(HUNG, text)
             self._send_trouble()
             self.abort.end_now(f"HangError: {_lines(text, where)}")
+
+    def _find_hang_of_all(self) -> None:
+        """Find that all threads of the job wait in calls of MPI, so that none can send a message.
+
+        All threads end then: each sees the trouble in `_compare_calls`.
+        """
+        if self.hang_of_all.turn(self.elsewhere) and self.control.trouble() is None:
+            self.inquiry.report_for_others()  # all threads print it
+            if self.hang_of_all.turn(self.elsewhere) and self.control.trouble() is None:
+                self.control.post(HUNG, HANG_OF_ALL)
+                self._compare_calls()
 
     def _send_trouble(self) -> None:
         """Send the trouble of this machine to the others."""

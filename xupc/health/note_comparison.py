@@ -16,14 +16,16 @@ from .circles import circle_through
 from .thread_ranges import Ranges, count, range_text
 
 __all__ = [
-    "OPENING", "WORLD", "CommNotes", "Finding", "Inside", "Note", "compared", "late_in", "name_of",
-    "text_of",
+    "MESSAGE", "OPENING", "WORLD", "CommNotes", "Finding", "Inside", "Note", "compared", "late_in",
+    "name_of", "text_of",
 ]  # fmt: skip
 
 OPENING = "the start of a team"
 """The name of an exchange in which the threads of a communicator agree on a team of xupc."""
 WORLD = "w"
 """The label of COMM_WORLD."""
+MESSAGE = "-"
+"""In place of a label: the call is no collective of `xupc.Comm`, so it has no number either."""
 _FOR_ALL = frozenset((
     OPENING, "allgather", "allreduce", "alltoall", "alltoallw", "barrier", "reduce_scatter",
     "reduce_scatter_block",
@@ -68,7 +70,8 @@ class Note(TypedDict):
 
     `threads`: their numbers. `since`: when a thread was first found in this wait, in ns. `wait`:
     (team, operation) if it waits in xupc. `text`: the call. `line`: of the program. `alone`:
-    whether the program has one Python thread.
+    whether the program has one Python thread. `stuck`: whether it has waited for a message beyond
+    the limit.
     """
 
     since: int
@@ -78,6 +81,7 @@ class Note(TypedDict):
     text: str
     line: str
     alone: bool
+    stuck: bool
     comms: dict[str, CommNotes]
 
 

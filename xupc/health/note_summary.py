@@ -16,7 +16,7 @@ from typing import TypedDict, TypeVar, cast
 from .note_comparison import CommNotes, Inside, Note, compared, late_in
 from .thread_ranges import joined
 
-__all__ = ["ROOM", "Past", "Summary", "Wait", "difference_in", "merged", "summary_of"]
+__all__ = ["ROOM", "Past", "Runs", "Summary", "Wait", "difference_in", "merged", "summary_of"]
 
 ROOM = 48 << 10  # bytes as JSON: a line of the failure tree has 64 KiB
 MOST_RUNS = 64  # of a line; of more, the threads that follow are left out
@@ -62,10 +62,11 @@ class Past(TypedDict):
 
 
 class Summary(TypedDict):
-    """What threads publish, by lines."""
+    """What threads publish, by lines; and the threads that are stuck (`message_waits`)."""
 
     waits: list[Wait]
     pasts: list[Past]
+    stuck: Runs
 
 
 _Line = TypeVar("_Line", Wait, Past)
@@ -86,7 +87,7 @@ def summary_of(notes: Iterable[Note]) -> Summary:
                     alone=list(comm["alone"]), runs=[[thread, thread, rank]],
                 )
             )  # fmt: skip
-    return merged([Summary(waits=waits, pasts=pasts)])
+    return merged([Summary(waits=waits, pasts=pasts, stuck=[])])
 
 
 def _wait(note: Note, thread: int) -> Wait:
@@ -126,7 +127,10 @@ def merged(parts: Iterable[Summary]) -> Summary:
     where = {wait["label"] for wait in waits}
     pasts = _joined([past for part in parts for past in part["pasts"]])
     pasts.sort(key=lambda past: (past["label"] not in where, len(past["label"])))
-    return Summary(waits=waits, pasts=pasts[: _fitting(pasts, ROOM // 2)])
+    pasts = pasts[: _fitting(pasts, ROOM // 2)]
+    stuck = joined(run for part in parts for run in part["stuck"])
+    # too many ranges: not all threads are stuck
+    return Summary(waits=waits, pasts=pasts, stuck=stuck[:MOST_RUNS])
 
 
 def _joined(lines: list[_Line]) -> list[_Line]:
@@ -194,7 +198,7 @@ def _notes(summary: Summary) -> tuple[dict[int, Note], dict[int, Inside]]:
         pasts = [summary["pasts"][k] for k in lines[1:]]
         notes[i] = Note(
             since=0, threads=runs, inside=None if wait["by_xupc"] else calls[i], wait=[1, 0],
-            text=wait["text"], line=wait["line"], alone=wait["alone"],
+            text=wait["text"], line=wait["line"], alone=wait["alone"], stuck=False,
             comms={past["label"]: _comm(past, wait, runs) for past in pasts},
         )  # fmt: skip
     return notes, calls

@@ -165,6 +165,10 @@ cdef extern from "exit_timer.h" nogil:
     int xl_end_in(double, uint64_t, const char *, size_t)
     void xl_call_off()
 
+cdef extern from "pending_question.h":
+    int xpq_ask()
+    uint64_t xpq_count()
+
 cdef extern from "exit_status.h":
     PyObject *xe_code
     void xe_note_exits()
@@ -408,6 +412,16 @@ def end_in(double seconds, bytes text):
 def call_off():
     """Call `end_in` off."""
     xl_call_off()
+
+
+def ask_python():
+    """Ask whether the main thread executes Python; return False if that cannot be asked."""
+    return bool(xpq_ask())
+
+
+def answers():
+    """Return how many questions of `ask_python` the main thread has answered."""
+    return xpq_count()
 
 
 def fence():
