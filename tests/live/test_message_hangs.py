@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from xupc.backends.native.native_core import core
 pytestmark = pytest.mark.skipif(core is None, reason="the core finds that a thread has not moved")
 PROGRAM = "tests/live/programs/message_hangs.py"
 ONCE = pytest.mark.once
-LIMIT = {"XUPC_TIMEOUT": f"{SLOW:g}"}
+LIMIT = {"XUPC_TIMEOUT": f"{2 * SLOW:g}"}  # in which the threads have to start
 Live = Callable[..., Any]
 
 METHODS = {
@@ -41,7 +42,8 @@ def test_every_thread_names_its_call(case: str, machines: str | None) -> None:
     assert printed.count("all threads of the job wait in calls of MPI") == 3, result.report()
     for method in METHODS[case]:
         assert f" s in {method}() of MPI" in printed, result.report()
-        assert f"{method}() of MPI, message_hangs.py:" in printed, result.report()
+        row = rf": {method}\(\) of MPI, (message_hangs.py:\d+|does not answer)"
+        assert re.search(row, printed), result.report()
     assert "done" not in result.stdout
 
 
