@@ -57,6 +57,14 @@ def test_a_late_message_is_no_hang(case: str, machines: str | None) -> None:
     assert (result.returncode, result.stdout.count("done")) == (0, 3), result.report()
 
 
+def test_without_a_limit_one_thread_warns() -> None:
+    result = launch(3, PROGRAM, args=["warned"], timeout=BUSY * 40)
+    assert result.clean, result.report()
+    assert result.stderr.count("all threads of the job wait in calls of MPI") == 1, result.report()
+    assert "0-2: Recv() of MPI, message_hangs.py:" in result.stderr, result.report()
+    assert "HangError" not in result.stderr, result.report()
+
+
 def test_the_method_is_found_in_every_form_of_a_call(live: Live) -> None:
     result = live(1, "tests/live/programs/message_waits.py", own_job=True)
     assert "all forms" in result.stdout, result.report()

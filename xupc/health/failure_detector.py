@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -119,7 +120,8 @@ class FailureDetector:
         self._suspected: tuple[tuple[tuple[int, int, int], ...], list[int]] | None = None
         self.asked = 0.0  # time of the last request for one-sided service
         self.inquiry = StackResponder(job)
-        messages = MessageWaits(job.timeout, whole_world(job.info.threads))
+        limit = WARN_AFTER if job.timeout is None else job.timeout
+        messages = MessageWaits(limit, whole=whole_world(job.info.threads))
         self.crossed = CrossedCalls(job.control, self.inquiry.line, messages)
         self.hang_of_all = HangOfAll(job.control, job.info.threads)
         self.elsewhere: CallsElsewhere | None = None
@@ -412,13 +414,22 @@ class FailureDetector:
     def _find_hang_of_all(self) -> None:
         """Find that all threads of the job wait in calls of MPI, so that none can send a message.
 
-        All threads end then: each sees the trouble in `_compare_calls`.
+        With a limit all threads end then: each sees the trouble in `_compare_calls`. Without one
+        the lowest thread warns.
         """
-        if self.hang_of_all.turn(self.elsewhere) and self.control.trouble() is None:
-            self.inquiry.report_for_others()  # all threads print it
-            if self.hang_of_all.turn(self.elsewhere) and self.control.trouble() is None:
-                self.control.post(HUNG, HANG_OF_ALL)
-                self._compare_calls()
+        if not self.hang_of_all.turn(self.elsewhere) or self.control.trouble() is not None:
+            return
+        report = self.inquiry.report_for_others()  # all threads print it
+        if not self.hang_of_all.turn(self.elsewhere) or self.control.trouble() is not None:
+            return
+        if self.job.timeout is not None:
+            self.control.post(HUNG, HANG_OF_ALL)
+            self._compare_calls()
+        elif not self.hang_of_all.reported:
+            self.hang_of_all.reported = True
+            text = f"xupc: warning: {HANG_OF_ALL}, for {WARN_AFTER:g} s or longer"
+            sys.stderr.write(f"{text} (XUPC_TIMEOUT ends such a job)\n{report}\n")
+            sys.stderr.flush()
 
     def _send_trouble(self) -> None:
         """Send the trouble of this machine to the others."""

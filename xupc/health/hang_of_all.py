@@ -44,12 +44,18 @@ class HangOfAll:
         The control segment of the machine.
     threads : int
         How many threads the job has.
+
+    Attributes
+    ----------
+    reported : bool
+        Whether a warning of it has been printed: once in a job.
     """
 
     def __init__(self, control: Control, threads: int) -> None:
         self._control = control
         self._all: Ranges = [[0, threads - 1]]
         self._time: RunningTime | None = None
+        self.reported = False
 
     def turn(self, far: FarSummary | None) -> bool:
         """Return whether all threads have been stuck for a while."""

@@ -14,6 +14,7 @@ Such a wait may be long for good reason, but not if all threads of the job wait 
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 
@@ -32,15 +33,15 @@ class MessageWaits:
 
     Parameters
     ----------
-    limit : float or None
-        Seconds after which a thread is stuck, if all others are.
+    limit : float
+        Seconds after which a thread is stuck.
     whole : bool
         Whether the threads of xupc are all that may send messages: those of MPI's world, and no
         job has started this one.
     """
 
-    def __init__(self, limit: float | None, whole: bool) -> None:
-        self._limit = None if limit is None or not whole else max(limit, LEAST)
+    def __init__(self, limit: float, *, whole: bool) -> None:
+        self._limit = max(limit, LEAST) if whole else math.inf
         self._program = threading.get_ident()
         self._usable = core is not None and threading.current_thread() is threading.main_thread()
         self._at: tuple[int, int] | None = None
@@ -72,7 +73,7 @@ class MessageWaits:
 
         It is not if another Python thread, or another job, may send a message.
         """
-        if self._limit is None or seconds < self._limit:
+        if seconds < self._limit:
             return False
         if self._alone is None:  # once in a wait, for the price
             others = (t for t in threading.enumerate() if t is not threading.main_thread())

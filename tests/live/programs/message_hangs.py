@@ -15,9 +15,11 @@ from collections.abc import Callable
 import numpy as np
 from mpi4py import MPI
 from support.as_machines import set_machine
+from support.speed import SLOW
 
 import xupc
-from xupc.health import hang_of_all, message_waits
+from xupc.backends.native.native_core import core
+from xupc.health import failure_detector, hang_of_all, message_waits
 
 world = MPI.COMM_WORLD
 size, me = world.size, world.rank
@@ -55,6 +57,12 @@ def objects() -> None:
     if me == 0:
         world.probe(right, 3)
     world.recv(source=left, tag=4)
+
+
+def warned() -> None:
+    """All wait without a limit, until the core ends them."""
+    core.end_in(8.0 * SLOW, b"")
+    receive_first()
 
 
 def drop_in() -> None:
@@ -124,7 +132,7 @@ def child(seconds: float) -> None:
 
 
 HANGS: list[Callable[[], None]] = [
-    receive_first, wait_all, head_on, collectives, objects, drop_in,
+    receive_first, wait_all, head_on, collectives, objects, warned, drop_in,
 ]  # fmt: skip
 LEGAL: list[Callable[[], None]] = [
     sends_late, sends_from_a_thread, slow_ring, many_short_calls, with_another_job,
@@ -136,8 +144,9 @@ if sys.argv[1] == "child":
     sys.exit()
 set_machine(me)
 message_waits.LEAST, hang_of_all.CONFIRMED = 0.5, 0.5
+failure_detector.WARN_AFTER = 0.5
 team = xupc.init()
-LONG = float(os.environ["XUPC_TIMEOUT"]) + 3.0  # a hang is found before that
+LONG = float(os.environ.get("XUPC_TIMEOUT", "0")) + 3.0  # a hang is found before that
 CASES[sys.argv[1]]()
 print("done", flush=True)
 team.barrier()
