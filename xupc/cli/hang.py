@@ -30,6 +30,10 @@ from .launcher import JOB_TAG
 
 __all__ = ["hang_report_command", "report_of"]
 
+_AT_ONCE = (
+    "a program for mpi4py starts it at once with `xupc run --mpi --timeout SECONDS`, otherwise "
+    "after some calls"
+)
 _PROC = Path("/proc")
 
 
@@ -200,15 +204,12 @@ def hang_report_command(calls: int, job: str | None) -> None:
         for each in found:
             click.echo(_line(each))
         if not found:
-            click.echo("no job with threads on this machine that you may ask")
+            click.echo(f"no job on this machine that you may ask has started xupc; {_AT_ONCE}")
         return
     alike = choose(found, job)
     if len(alike) != 1:
         several = "; ".join(str(each.first) for each in alike)
-        none = (
-            f"there is no job {job} on this machine whose threads have started xupc; a program for "
-            "mpi4py starts it at once with `xupc run --mpi --timeout SECONDS`"
-        )
+        none = f"there is no job {job} on this machine whose threads have started xupc; {_AT_ONCE}"
         raise click.UsageError(f"{job} may be any of the jobs {several}" if alike else none)
     _report(alike[0], calls)
 
