@@ -171,6 +171,9 @@ which MPI carries; thread 0: Allreduce(elements=8 x float64, ...), which xupc ca
 - A thread that waits in xupc raises the error. A thread inside MPI cannot leave its call: it prints
   the error and ends with status 1. The job cannot go on.
 - A late thread is no difference, however late it is.
+- Threads can have left the call in which they differ, since MPI sends short messages before their
+  receiver is there. They get the error, which names that call, when they wait later, if no thread
+  has made 16 calls on the communicator since.
 
 What is not found:
 
@@ -181,13 +184,12 @@ What is not found:
   not count them, and MPI has no number of a communicator that is equal on all its threads.
 - Some differences between machines in jobs whose threads wait in some hundred different calls or
   communicators at once: [a summary](design/health.md#between-machines) has 48 KiB.
-- Another root of a call that MPI carries, if threads have left the call: MPI sends short messages
-  before their receiver is there.
 - Another order of communicators, if the program has several Python threads.
 - A `Recv`, `Probe`, `Send` or `Wait` in place of a collective: a message may still come. `xupc
   hang-report` shows its line, and with a limit of waits so does the `HangError` of the others.
-- Other sizes of calls that MPI carries on all threads, but for reductions: MPI itself may report
-  them.
+- Other sizes of calls that MPI carries on all threads, but for `Bcast` and reductions of arrays:
+  MPI itself may report them.
+- A root, or an array, that only code of the program can read, such as a root of a class of its own.
 
 ## Requests
 

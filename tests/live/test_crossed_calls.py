@@ -69,6 +69,8 @@ WORDS = {
         "Allreduce(64000 bytes) at",
     ],
     "root": ["Gather: root differs: ", "thread ODD: 0"],
+    "left_root": ["Bcast: root differs: thread ODD: ODD"],
+    "left_size": ["Reduce: bytes differs: thread ODD: 32"],
     "refused": [
         "the threads are in different calls: ", "thread ODD: barrier() at drop_in_crossed.py:",
         "after ValueError in allgather: not this one", "allgather() at",

@@ -10,7 +10,7 @@ __all__ = ["note", "on"]
 
 
 def on(calls: int, *last: str, rank: int = 0, team: int = -1, epoch: int = 0) -> CommNotes:
-    """Return the calls of a thread on a communicator."""
+    """Return the calls of a thread on a communicator: the last ones as `text_of_past`."""
     return {
         "epoch": epoch, "calls": calls, "last": list(last), "team": team, "ranks": [[rank, rank]],
         "alone": (0, ""),

@@ -73,7 +73,7 @@ MPI_USERS = {
     "mpi.pickles",
     "mpi.record", "mpi.reductions",
     "mpi.journal", "mpi.repeated", "mpi.requests",
-    "mpi.vector_messages", "mpi.vectors", "mpi.wide_messages",
+    "mpi.vector_messages", "mpi.truncation", "mpi.vectors", "mpi.wide_messages",
 }  # fmt: skip
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from support.notes import note, on
 
-from xupc.health.note_comparison import CommNotes, Note, compared
+from xupc.health.note_comparison import (
+    OPENING,
+    CommNotes,
+    Note,
+    compared,
+    method_of,
+    text_of_past,
+)  # fmt: skip
 
 
 def text(notes: list[Note], awaited: Mapping[int, Collection[int]] | None = None) -> str:
@@ -56,25 +63,65 @@ def test_a_thread_that_waits_elsewhere_shows_no_difference() -> None:
     assert text([here, there]) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "roots", "sizes", "words"),
-    [
-        ("Gather", (0, 1), (8, 8), "Gather: root differs: thread 1: 1; thread 0: 0"),
-        ("Gather", (0, None), (8, 8), ""),
-        ("Gather", (0, 0), (8, 16), ""),  # in MPI only the root's places count
-        ("Bcast", (0, 0), (8, 16), ""),
-        ("Allreduce", (None, None), (8, 16), "Allreduce: bytes differs: thread 1: 16; thread 0: 8"),
-        ("Allreduce", (None, None), (8, None), ""),
-    ],
-)
+ARGUMENTS = [  # the root and the bytes of two threads, and which of them differs
+    ("Gather", (0, 1), (None, None), "root differs: thread 1: 1; thread 0: 0"),
+    ("Gather", (0, None), (None, None), ""),
+    ("Gather", (None, None), (None, None), ""),
+    ("Bcast", (2, 2), (8, 16), "bytes differs: thread 1: 16; thread 0: 8"),
+    ("Bcast", (0, 2), (8, 16), "root differs: thread 1: 2; thread 0: 0"),
+    ("Allreduce", (None, None), (0, 16), "bytes differs: thread 1: 16; thread 0: 0"),
+    ("Allreduce", (None, None), (8, None), ""),
+]
+
+
+@pytest.mark.parametrize(("name", "roots", "sizes", "words"), ARGUMENTS)
 def test_arguments_of_calls_by_mpi(
     name: str, roots: tuple[Any, Any], sizes: tuple[Any, Any], words: str
 ) -> None:
+    last = [text_of_past(name, False, *each) for each in zip(roots, sizes, strict=True)]
     notes = [
-        note(i, {"w": on(5, name, rank=i)}, ("w", name, roots[i]), nbytes=sizes[i])
+        note(i, {"w": on(5, last[i], rank=i)}, ("w", name, roots[i]), nbytes=sizes[i])
         for i in range(2)
     ]
-    assert text(notes) == words
+    assert text(notes) == (words and f"{name}: {words}")
+
+
+@pytest.mark.parametrize(("name", "roots", "sizes", "words"), ARGUMENTS)
+@pytest.mark.parametrize("later", [0, 1, 2])
+def test_arguments_of_a_call_that_threads_have_left(
+    name: str, roots: tuple[Any, Any], sizes: tuple[Any, Any], words: str, later: int
+) -> None:
+    """Both threads are in a later call, or one of them on another communicator."""
+    last = [text_of_past(name, False, *each) for each in zip(roots, sizes, strict=True)]
+    more = ["Bcast:root=0:bytes=8"] * later
+    calls = on(5 + later, "Barrier", last[0], *more), on(5 + later, last[1], *more, rank=1)
+    notes = [
+        note(0, {"w": calls[0]}, ("w", "Bcast" if later else name, 0)),
+        note(1, {"w": calls[1], "w.1@0": on(1, "Barrier")}, ("w.1@0", "Barrier", None)),
+    ]
+    found = text(notes)
+    at = ", now in Call() at p.py:1"
+    after = f", {later} call{'s' * (later > 1)} later" if later else ""
+    if words:
+        what, _, values = words.partition(": ")
+        one, other = values.split("; ")
+        there = f"{at}{after}" if later else ""
+        assert found == f"{name}: {what}: {one}{at}; {other}{there}", found
+    else:
+        assert found == "", found
+
+
+def test_no_thread_waits_where_roots_differed() -> None:
+    comms = [{"w": on(5, f"Bcast:root={i}", rank=i), "w.1@0": on(1, "Barrier")} for i in range(2)]
+    notes = [note(i, comms[i], ("w.1@0", "Barrier", None)) for i in range(2)]
+    assert text(notes) == ""
+
+
+def test_the_text_of_a_call() -> None:
+    found = text_of_past(OPENING, True, None, None)
+    assert (found, method_of(found)) == (f"{OPENING}+", OPENING)
+    found = text_of_past("Reduce", False, 3, 0)
+    assert (found, method_of(found)) == ("Reduce:root=3:bytes=0", "Reduce")
 
 
 def test_methods_that_are_one_call_of_mpi() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 from support.notes import note, on
 
-from xupc.health.note_comparison import Note, compared
+from xupc.health.note_comparison import Note, compared, text_of_past
 from xupc.health.note_summary import ROOM, Summary, difference_in, merged, summary_of
 
 
@@ -145,6 +145,7 @@ def random_note(draw: random.Random, thread: int) -> Note:
         for label in ("w", "w.1@0")
     }  # fmt: skip
     label = draw.choice(["w", "w", "w.1@0"])
-    name = comms[label]["last"][-1] = draw.choice(names) if draw.random() < 0.2 else "Barrier"
+    name = draw.choice(names) if draw.random() < 0.2 else "Barrier"
     root = draw.choice([0, 0, 0, 1]) if name in ("Bcast", "Gather") else None
+    comms[label]["last"][-1] = text_of_past(name, False, root, None)
     return note(thread, comms, (label, name, root), alone=draw.random() < 0.9)

@@ -213,7 +213,9 @@ def exchange_instance(
 
     A block may be shorter than its place. `call`: the name of the call in messages.
     """
-    team, record = neighbours.state, _record(neighbours, call, 0)
+    # a program of mpi4py's methods knows neither an object of the neighbours nor flags
+    record = _record(neighbours, call, 0) if call == _PRIVATE else CallRecord(call)
+    team = neighbours.state
     full = check_flags(0, _PRIVATE)
     signature = fingerprint(_PRIVATE, neighbours.number, full)
     moves = transfers_of(neighbours, _PRIVATE, signature, record, into, of, shorter=True)
@@ -427,8 +429,8 @@ def _entered(neighbours: Any, call: str) -> TeamState:
 
 
 def _record(neighbours: Neighbours, call: str, flags: Any) -> CallRecord:
-    number = f"those of operation {neighbours.number}"
-    return CallRecord(call, [("neighbours", number), ("flags", flags_text(flags))])
+    made = f"made in operation {neighbours.number}"
+    return CallRecord(call, [("neighbours", made), ("flags", flags_text(flags))])
 
 
 def _checked_flags(flags: Any, call: str) -> int:

@@ -7,7 +7,7 @@ or in MPI, it publishes its last calls on each communicator in the control segme
 of the other threads of the machine. Two things show for sure that the program is wrong:
 
 * calls of one communicator and one number that differ: in the method, in the library that carries
-  them, or in the root or the size of MPI's calls;
+  them, or in the root or the size of MPI's calls; also if the threads have left them;
 * threads that wait for each other in calls on several communicators.
 
 A thread that is late publishes nothing, so it causes no error, however late it is. What is found
@@ -33,7 +33,7 @@ __all__ = ["CrossedCalls", "Source", "held_by_mpi", "read_from"]
 
 STALLED = 0.2  # seconds of a wait before a thread publishes its calls
 FRESH = 5_000_000_000  # ns after which a note counts as that of a thread that has gone on
-MOST = (16, 4, 0)  # communicators of a note, as many as it has room for
+MOST = (16, 8, 4, 1, 0)  # communicators of a note, as many as it has room for
 
 
 class Source(Protocol):

@@ -17,7 +17,7 @@ from .thread_ranges import Ranges, count, range_text
 
 __all__ = [
     "MESSAGE", "OPENING", "WORLD", "CommNotes", "Finding", "Inside", "Note", "compared", "late_in",
-    "name_of", "text_of",
+    "method_of", "name_of", "text_of", "text_of_past",
 ]  # fmt: skip
 
 OPENING = "the start of a team"
@@ -35,7 +35,6 @@ _FOR_ALL = frozenset((
 ))  # fmt: skip
 _FROM_ROOT, _TO_ROOT = frozenset(("bcast", "scatter")), frozenset(("gather", "reduce"))
 _FROM_BELOW = frozenset(("scan", "exscan"))
-_SAME_SIZES = frozenset(("Allreduce", "Reduce", "Scan", "Exscan"))
 
 
 class Inside(TypedDict):
@@ -51,10 +50,10 @@ class Inside(TypedDict):
 class CommNotes(TypedDict):
     """The calls of threads on a communicator.
 
-    `calls`: how many. `last`: the last ones, by method, with "+" if xupc carried the call.
-    `epoch`: numbers of another epoch cannot be compared. `team`: the number of its team, or -1.
-    `ranks`: of the threads. `alone`: the last call that raised an error on one thread alone,
-    before it met the others: its number, and the error.
+    `calls`: how many. `last`: the last ones, each as `text_of_past`. `epoch`: numbers of another
+    epoch cannot be compared. `team`: the number of its team, or -1. `ranks`: of the threads.
+    `alone`: the last call that raised an error on one thread alone, before it met the others: its
+    number, and the error.
     """
 
     epoch: int
@@ -83,6 +82,18 @@ class Note(TypedDict):
     alone: bool
     stuck: bool
     comms: dict[str, CommNotes]
+
+
+def text_of_past(method: str, by_xupc: bool, root: int | None, nbytes: int | None) -> str:
+    """Return a call as text, such as ``Reduce:root=1:bytes=64``, with "+" if xupc carried it."""
+    of = ("root", root), ("bytes", nbytes)
+    more = "".join(f":{name}={value}" for name, value in of if value is not None)
+    return f"{method}{more}{'+' if by_xupc else ''}"
+
+
+def method_of(call: str) -> str:
+    """Return the method of a call as `text_of_past` describes it."""
+    return call.rstrip("+").partition(":")[0]
 
 
 @record
@@ -122,7 +133,7 @@ def _difference(label: str, notes: Mapping[int, Note]) -> Finding | None:
         return None
     for epoch in sorted({note["comms"][label]["epoch"] for note in notes.values()}):
         same = {i: n for i, n in notes.items() if n["comms"][label]["epoch"] == epoch}
-        found = _first_difference(label, same) or _other_arguments(label, same)
+        found = _first_difference(label, same)
         if found is not None:
             return found
     return None
@@ -133,19 +144,53 @@ def _first_difference(label: str, notes: Mapping[int, Note]) -> Finding | None:
     rows = {i: _numbered(note["comms"][label]) for i, note in notes.items()}
     for number in sorted({number for row in rows.values() for number in row}):
         calls = {i: row[number] for i, row in rows.items() if number in row}
-        if len({_kind(call) for call in calls.values()}) < 2:
-            continue
-        if all(call.endswith("+") for call in calls.values()):
-            return None  # xupc itself finds this difference, and the threads can go on
-        texts = {i: _text(notes[i], label, number, call) for i, call in calls.items()}
-        if not any(_is_in(notes[i], label) for i in calls):
-            return None
-        threads = [notes[i]["threads"] for i in calls]
-        words = "the threads are in different calls"
-        if len({call.rstrip("+") for call in calls.values()}) == 1:
-            words = "the arguments differ, so that xupc carries the call on some threads alone"
-        return Finding(f"{words}: {grouped_ranges(list(texts.values()), threads)}", tuple(calls))
+        if len({_kind(call) for call in calls.values()}) > 1:
+            if all(call.endswith("+") for call in calls.values()):
+                return None  # xupc itself finds this difference, and the threads can go on
+            return _other_calls(label, notes, number, calls)
+        for what in ("root", "bytes"):
+            found = _other_argument(label, notes, number, calls, what)
+            if found is not None:
+                return found
     return None
+
+
+def _other_calls(
+    label: str, notes: Mapping[int, Note], number: int, calls: Mapping[int, str]
+) -> Finding | None:
+    """Return that calls of a number are of several kinds; None if no thread waits there."""
+    if not any(_is_in(notes[i], label) for i in calls):
+        return None
+    texts = [_text(notes[i], label, number, call) for i, call in calls.items()]
+    words = "the threads are in different calls"
+    if len({method_of(call) for call in calls.values()}) == 1:
+        words = "the arguments differ, so that xupc carries the call on some threads alone"
+    return Finding(f"{words}: {_grouped(texts, notes, calls)}", tuple(calls))
+
+
+def _other_argument(
+    label: str, notes: Mapping[int, Note], number: int, calls: Mapping[int, str], what: str
+) -> Finding | None:
+    """Return how the roots or sizes differ of a call that MPI carries, where they are known.
+
+    Threads may have left it: MPI sends short messages before their receiver is there.
+    """
+    values = {i: value for i, call in calls.items() if (value := _value_in(call, what))}
+    if len(set(values.values())) < 2 or not any(_is_in(notes[i], label) for i in values):
+        return None
+    texts = [f"{value}{_since(notes[i], label, number)}" for i, value in values.items()]
+    name = method_of(next(iter(calls.values())))
+    return Finding(f"{name}: {what} differs: {_grouped(texts, notes, values)}", tuple(values))
+
+
+def _grouped(texts: list[str], notes: Mapping[int, Note], of: Collection[int]) -> str:
+    return grouped_ranges(texts, [notes[i]["threads"] for i in of])
+
+
+def _value_in(call: str, what: str) -> str:
+    """Return the root or the bytes of a call of the past as text, "" if not known."""
+    pairs = (part.partition("=") for part in call.split(":"))
+    return next((value for name, _, value in pairs if name == what), "")
 
 
 def _numbered(comm: CommNotes) -> dict[int, str]:
@@ -155,7 +200,7 @@ def _numbered(comm: CommNotes) -> dict[int, str]:
 
 def _kind(call: str) -> str:
     """Return what must be equal: some methods of mpi4py make the same call of MPI."""
-    name, plus = call.rstrip("+"), "+" * call.endswith("+")
+    name, plus = method_of(call), "+" * call.endswith("+")
     if name in ("Barrier", "Gatherv", "Scatterv", "Allgatherv", "Alltoallv"):
         name = name.lower() if name == "Barrier" else name[:-1]
     return name + plus
@@ -172,7 +217,7 @@ def _is_in(note: Note, label: str) -> bool:
 def _text(note: Note, label: str, number: int, call: str) -> str:
     """Describe a call of a thread, the present one with its arguments."""
     comm = note["comms"][label]
-    by, words, more = "xupc" if call.endswith("+") else "MPI", call.rstrip("+"), ""
+    by, words, more = "xupc" if call.endswith("+") else "MPI", method_of(call), ""
     if number == comm["calls"] and _is_in(note, label):
         words = _at(note)
     else:
@@ -182,28 +227,17 @@ def _text(note: Note, label: str, number: int, call: str) -> str:
     return f"{words}, which {by} carries{after}{more}"
 
 
+def _since(note: Note, label: str, number: int) -> str:
+    """Return where a thread is that has left a call, "" if it has not."""
+    left = note["comms"][label]["calls"] - number
+    if left == 0 and _is_in(note, label):
+        return ""
+    later = f", {left} call{'s' * (left > 1)} later" if left and _is_in(note, label) else ""
+    return f", now in {_at(note)}{later}"
+
+
 def _at(note: Note) -> str:
     return note["text"] if note["inside"] is None else f"{note['text']} at {note['line']}"
-
-
-def _other_arguments(label: str, notes: Mapping[int, Note]) -> Finding | None:
-    """Return how the roots or sizes of calls of one number differ, if MPI carries them."""
-    calls: dict[tuple[int, str], list[tuple[int, Note, Inside]]] = {}
-    for i, note in notes.items():
-        inside = note["inside"]
-        if inside is not None and inside["label"] == label:
-            calls.setdefault((inside["call"], inside["name"]), []).append((i, note, inside))
-    for (_, name), each in calls.items():
-        of = [("root", [inside["root"] for *_, inside in each])]
-        if name in _SAME_SIZES:
-            of.append(("bytes", [inside["nbytes"] for *_, inside in each]))
-        for what, values in of:
-            rows = zip(each, values, strict=True)
-            known = [(i, note["threads"], str(v)) for (i, note, _), v in rows if v is not None]
-            if len({v for *_, v in known}) > 1:
-                text = grouped_ranges([v for *_, v in known], [t for _, t, _ in known])
-                return Finding(f"{name}: {what} differs: {text}", tuple(i for i, *_ in known))
-    return None
 
 
 # --- circles of waits ---------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypedDict, TypeVar, cast
 
-from .note_comparison import CommNotes, Inside, Note, compared, late_in
+from .note_comparison import CommNotes, Inside, Note, compared, late_in, method_of
 from .thread_ranges import joined
 
 __all__ = ["ROOM", "Past", "Runs", "Summary", "Wait", "difference_in", "merged", "summary_of"]
@@ -97,7 +97,7 @@ def _wait(note: Note, thread: int) -> Wait:
         call = Inside(label="", call=0, name="", root=None, nbytes=None)
         for label, comm in comms.items():
             if comm["team"] == note["wait"][0] and comm["last"]:
-                name = comm["last"][-1].rstrip("+")
+                name = method_of(comm["last"][-1])
                 call = Inside(
                     label=label, call=comm["calls"], name=name, root=None, nbytes=None
                 )  # fmt: skip

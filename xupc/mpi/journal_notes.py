@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import numpy as np
-
-from ..health.note_comparison import CommNotes, Inside
-from .journal import inside_mpi
+from ..health.note_comparison import CommNotes, Inside, text_of_past
+from .journal import array_bytes, inside_mpi, messages_of, root_in
 from .record import open_records
 
 __all__ = ["Notes"]
@@ -64,18 +62,8 @@ def _notes(record: Any) -> CommNotes:
     return {
         "epoch": record.epoch, "calls": calls, "team": _number(record), "ranks": [[rank, rank]],
         "alone": record.alone,
-        "last": [f"{name}{'+' if by_xupc else ''}" for name, by_xupc in last],
+        "last": [text_of_past(*noted) for noted in last],
     }  # fmt: skip
-
-
-_ROOTED = {
-    name: place
-    for place, names in (
-        (1, "bcast gather scatter Bcast"), (2, "reduce Gather Scatter Gatherv Scatterv"),
-        (3, "Reduce"),
-    )
-    for name in names.split()
-}  # fmt: skip
 
 
 def _described(
@@ -89,16 +77,10 @@ def _described(
         return None, None
     n = len(arguments) - len(keywords)
     given, named = arguments[1:n], dict(zip(keywords, arguments[n:], strict=True))
-    root: Any = None
-    if name in _ROOTED:
-        at = _ROOTED[name]
-        root = given[at] if at < len(given) else named.get("root", 0)
-    messages = [*given[:2], *(named.get(key) for key in ("buf", "sendbuf", "recvbuf"))]
-    sizes = [size for m in messages if (size := _bytes(m)) is not None]
-    return (root if type(root) is int else None), (sizes[0] if sizes else None)
+    found = (_bytes(message) for _, message in messages_of(name, given, named))
+    sizes = [size for size in found if size is not None]
+    return root_in(name, given, named), (sizes[0] if sizes else None)
 
 
 def _bytes(message: Any) -> int | None:
-    if type(message) is list and len(message) == 1:
-        message = message[0]
-    return int(message.nbytes) if type(message) is np.ndarray else None
+    return array_bytes(message[0] if type(message) is list and len(message) == 1 else message)

@@ -17,6 +17,7 @@ import numpy as np
 from mpi4py import MPI
 
 from .descriptions import code_of, read
+from .truncation import truncated
 
 __all__ = [
     "Array", "InBlocks", "Message", "as_block", "as_bytes", "as_elements", "bytes_of_buffer",
@@ -96,7 +97,7 @@ class OtherPlaces(Message):
         places[:, :n] = arrived[:, :n]
         self.described.unpack()
         if n < arrived.shape[1]:
-            raise MPI.Exception(MPI.ERR_TRUNCATE)
+            raise truncated(f"blocks of {arrived.shape[1]} bytes, places of {n} bytes")
 
 
 def for_blocks(into: Message, block: int, blocks: int) -> Message:

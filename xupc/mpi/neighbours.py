@@ -22,6 +22,7 @@ from ..ops import Op
 from .decision import Ready, apart, check_blocks, may_overlap
 from .messages import Array, as_bytes, for_blocks, size_of
 from .method_calls import call_of
+from .truncation import truncated
 from .vector_messages import Vector
 from .wide_messages import Wide
 
@@ -122,7 +123,7 @@ def _new_instance(near: Neighbours, into: Sequence[Block], of: Sequence[Block], 
     try:
         return exchange_instance(near, into, of, method)
     except ValueError as error:
-        raise MPI.Exception(MPI.ERR_TRUNCATE) from error
+        raise truncated(str(error)) from error
 
 
 # --- equal blocks ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from . import constants
 from .journal import key_of_group, label_of_child, label_of_group
 from .repeated import CallTable
 from .switch import OFF, from_the_first_call, mode
+from .truncation import note_sizes
 
 __all__ = [
     "PATIENCE", "WARM_UP", "Record", "all_counts", "drop_record", "open_records", "record_of",
@@ -121,6 +122,15 @@ class Record(CallTable):  # type: ignore[misc]
         """Note an error that this thread raised before the call met the others."""
         text = f"{type(error).__name__} in {name}: {said(error)}"
         self.alone = self.last_calls()[0] + 1, text[:200]
+
+    def failed_in_mpi(
+        self, name: str, error: BaseException, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
+        """Add the sizes of this thread's messages to an error of a call that MPI carried.
+
+        `arguments`: those that are not `named`, with the communicator first.
+        """
+        note_sizes(error, name, arguments[1:], named)
 
     def has_made(self, made: MPI.Comm, record: Record | None) -> None:
         """Note that all threads have made a communicator from this one; None: not this thread."""

@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from ..backends.native.native_core import core
 from ..errors import XupcError
-from .journal import PythonJournal
+from .journal import ROOT_AT, SIZES, PythonJournal
 from .mismatch import error_for
 from .requests import returning_request
 
@@ -116,7 +116,10 @@ _NOT_KEPT = (-1,)
 @functools.cache
 def form_of(name: str) -> Any:
     """Return how a method takes its arguments; None without the core."""
-    return None if core is None else core.Form(name, *_FORMS.get(name, _NOT_KEPT))
+    if core is None:
+        return None
+    root_at, sizes = ROOT_AT.get(name, -1), SIZES.get(name, "")
+    return core.Form(name, *_FORMS.get(name, _NOT_KEPT), root_at=root_at, sizes=sizes)
 
 
 def by_mpi(name: str, run: Run, met: Run) -> Run:

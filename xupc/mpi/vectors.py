@@ -13,6 +13,7 @@ from . import uneven
 from .decision import BY_TABLE, Ready, apart, in_place, root_of
 from .messages import Message, as_bytes
 from .slots import ROOM, Received, Slots, slots_of
+from .truncation import truncated
 from .vector_messages import Vector
 
 __all__ = ["FORMS"]
@@ -37,7 +38,9 @@ def _spread(blocks: Sequence[Array], src: Array | None, team: Any) -> None:
         own[:n] = src[:n]
     uneven.spread(team, "Allgatherv", blocks)
     if sent != own.size:  # the other threads have what there was room for
-        raise MPI.Exception(MPI.ERR_TRUNCATE if sent > own.size else MPI.ERR_COUNT)
+        if sent < own.size:
+            raise MPI.Exception(MPI.ERR_COUNT)
+        raise truncated(f"this thread sends {sent} bytes, and its place has {own.size} bytes")
 
 
 # --- sizes of a thread's own blocks --------------------------------------------------------------
@@ -213,5 +216,7 @@ def _too_long(into: Sequence[Array] | None, sizes: Sequence[int]) -> Exception |
     """Return MPI's error if more comes than there is room for."""
     if into is None:
         return None
-    fits = all(size <= block.size for block, size in zip(into, sizes, strict=True))
-    return None if fits else MPI.Exception(MPI.ERR_TRUNCATE)
+    for block, size in zip(into, sizes, strict=True):
+        if size > block.size:
+            return truncated(f"a block of {size} bytes, a place of {block.size} bytes")
+    return None

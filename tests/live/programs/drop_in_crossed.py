@@ -122,6 +122,19 @@ def root() -> None:
     comm.Barrier()
 
 
+def left_root() -> None:
+    """The roots of short calls that MPI carries differ: all threads leave them, and wait later."""
+    third.Bcast(x, root=size - 1 if odd else 0)
+    third.Bcast(x)
+    (second if odd else third).Barrier()
+
+
+def left_size() -> None:
+    """The sizes of a reduction that MPI carries differ, and all threads leave it."""
+    third.Reduce(x[:4] if odd else x, y, root=0)
+    (second if odd else third).Barrier()
+
+
 def refused() -> None:
     """The object of one thread cannot be pickled: it goes on, and the others wait for it."""
     with contextlib.suppress(ValueError):
@@ -161,7 +174,8 @@ CASES: dict[str, Callable[[], None]] = {
     case.__name__: case
     for case in (
         boundary, method, both_by_mpi, one_more, order, order_by_mpi, order_by_xupc,
-        first_order, split, of_group, of_copy, root, refused, caught, late, message,
+        first_order, split, of_group, of_copy, root, left_root,
+        left_size, refused, caught, late, message,
     )
 }  # fmt: skip
 

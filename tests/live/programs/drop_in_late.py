@@ -40,6 +40,24 @@ class Refuses:
         raise ValueError
 
 
+class RefusesLate(Refuses):
+    """The same, but it takes a while to find that."""
+
+    def __reduce__(self) -> Any:
+        time.sleep(mine.random() * 0.15)
+        raise ValueError
+
+
+class Number:
+    """A number of a class of the program's."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __int__(self) -> int:
+        return self.value
+
+
 def late() -> None:
     """Be late at random."""
     if mine.random() < 0.2:
@@ -97,6 +115,37 @@ def wrong_on_all(on: Any) -> None:
             late()
 
 
+def refused_late(on: Any) -> None:
+    """Objects of all threads cannot be pickled: no thread reaches MPI's call, at other times."""
+    made = on.Dup()  # MPI carries its first calls
+    for _ in range(2):
+        with contextlib.suppress(ValueError):
+            made.allgather(RefusesLate())
+        made.Barrier()
+    made.Free()
+
+
+def described_in_another_way(on: Any) -> None:
+    """Roots and sizes are the same, though the threads give them in other forms."""
+    made = on.Dup()  # MPI carries its first calls
+    root = everywhere.randrange(on.size)
+    forms = [root, np.int64(root), np.uint8(root), Number(root)]
+    if root < 2:
+        forms.append(bool(root))
+    at = mine.choice(forms)
+    messages = [x, [x, 8, MPI.DOUBLE], [long, 8, MPI.DOUBLE], x.data]
+    made.Bcast(mine.choice([y, [into, 8, MPI.DOUBLE]]), at)
+    late()
+    room = into if on.rank != root else mine.choice([y, [into, 8, MPI.DOUBLE]])
+    made.Reduce(mine.choice(messages), room, root=at)
+    late()
+    made.Allreduce(*mine.choice([(mine.choice(messages), y), (MPI.IN_PLACE, y), (None, y)]))
+    late()
+    made.bcast(1, **{mine.choice(["root", "".join(["ro", "ot"])]): at})
+    made.Barrier()
+    made.Free()
+
+
 def of_some(on: Any) -> None:
     """Communicators of some threads, which the others do not have."""
     color = everywhere.randrange(3)
@@ -151,7 +200,8 @@ def differ(on: Any) -> None:
 
 
 SUMS: list[Callable[[Any], None]] = [
-    barriers, blocks, gathers, sums, in_any_order, wrong_on_all, of_some, messages, differ
+    barriers, blocks, gathers, sums, in_any_order, wrong_on_all, of_some, messages, differ,
+    refused_late, described_in_another_way,
 ]  # fmt: skip
 pairs = comm.Dup()
 for _ in range(70):

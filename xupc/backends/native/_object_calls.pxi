@@ -346,7 +346,7 @@ cdef _call_on_object(Method method, CallTable table, PyObject **args, size_t giv
     try:
         mine = slots.pickles(<object>items[0])  # an error is mpi4py's; an object may raise it once
         slots.counter.calls += 1
-        table.begin(form.number, 1)
+        table.begin(form.number)
         try:
             return slots.call(<object>args[0], <object>items[0], op, mine)
         except Exception as error:

@@ -200,7 +200,8 @@ cdef class Form:
     `messages`: how many come first, the result last; -1: no call is kept. `op`, `root`: whether
     these follow; `counts`: whether counts of blocks come before them. `ignored`: the message that
     only the root has: "src", "dst" or "". `obj`: the name of an object that comes first, in place
-    of messages.
+    of messages. `root_at`: the place of the root, also where no call is kept; -1: none. `sizes`:
+    which message has one size on all threads (`journal`).
     """
 
     cdef readonly str name
@@ -210,9 +211,11 @@ cdef class Form:
     cdef tuple names  # of the arguments
     cdef int arguments
     cdef readonly bint moves_object
+    cdef int root_at
+    cdef xj_sizes sizes
 
     def __cinit__(self, str name, int messages, bint op=False, bint root=False, str ignored="",
-                  bint counts=False, str obj=""):
+                  bint counts=False, str obj="", int root_at=-1, str sizes=""):
         cdef list names = [[], ["buf"], ["sendbuf", "recvbuf"]][max(messages, 0)]
         self.moves_object = bool(obj)
         if obj:
@@ -235,6 +238,8 @@ cdef class Form:
         self.name = name
         self.number = _method_names.index(name)
         self.messages = messages
+        self.root_at = root_at
+        self.sizes = <xj_sizes>("", "first", "either").index(sizes)
         self.ignored = ("", "src", "dst").index(ignored)
 
     cdef bint take(self, PyObject **items, Py_ssize_t n, PyObject *keywords, int rank,
@@ -538,10 +543,10 @@ cdef class CallTable(Journal):
         """Have MPI carry a call; one that raises an error before it meets others is not counted."""
         cdef int number = method.form.number
         cdef PyObject *result
-        self.begin(number, 0)
-        result = xj_call(method.run, args, given, keywords, self, method.form.name)
+        self.begin_in_mpi(method.form, args + 1, PyVectorcall_NARGS(given) - 1, keywords)
+        result = xj_call(method.run, args, given, keywords, self, method.form.name, False)
         if result == NULL:
-            self.failed(method.form, method.met)
+            self.failed(method.form, method.met, args, given, keywords)
         self.given[number] += 1
         if self.left > 0:
             self.left -= 1
@@ -551,13 +556,14 @@ cdef class CallTable(Journal):
                              PyObject *keywords):
         """Have MPI carry a call after the warm-up."""
         cdef PyObject *result
-        self.begin(method.form.number, 0)
-        result = xj_call(method.run, args, given, keywords, self, method.form.name)
+        self.begin_in_mpi(method.form, args + 1, PyVectorcall_NARGS(given) - 1, keywords)
+        result = xj_call(method.run, args, given, keywords, self, method.form.name, False)
         if result == NULL:
-            self.failed(method.form, method.met)
+            self.failed(method.form, method.met, args, given, keywords)
         return xj_owned(result)
 
-    cdef int failed(self, Form form, met) except -1:
+    cdef int failed(self, Form form, met, PyObject **args, size_t given,
+                    PyObject *keywords) except -1:
         """Raise the error of a call that MPI carried, after a correction of the counts."""
         try:
             xj_owned(NULL)
@@ -565,8 +571,11 @@ cdef class CallTable(Journal):
             if not met(form.name, error):
                 self.calls -= 1
                 (<object>self).failed_alone(form.name, error)
-            elif self.left > 0:
-                self.left -= 1
+            else:
+                if self.left > 0:
+                    self.left -= 1
+                (<object>self).failed_in_mpi(form.name, error, _tuple_of(
+                    args, PyVectorcall_NARGS(given)), _dict_of(args, given, keywords))
             raise
         return 0
 
@@ -575,11 +584,12 @@ cdef class CallTable(Journal):
         cdef tuple items = args + tuple(keywords.values())
         cdef tuple names = tuple(keywords)
         cdef PyObject *result
-        self.begin(form.number, 0)
-        result = xj_call(run, XU_ITEMS(items), len(args),
-                         <PyObject *>names if names else NULL, self, form.name)
+        cdef PyObject *keys = <PyObject *>names if names else NULL
+        self.begin_in_mpi(form, XU_ITEMS(items) + 1, len(args) - 1, keys)
+        result = xj_call(run, XU_ITEMS(items), len(args), keys, self, form.name,
+                         PyFunction_Check(run))
         if result == NULL:
-            self.failed(form, met)
+            self.failed(form, met, XU_ITEMS(items), len(args), keys)
         return xj_owned(result)
 
     cdef inline _Repeated find(self, Form form, PyObject **items, Py_ssize_t n,
@@ -753,7 +763,7 @@ cdef _called(PyObject *called, PyObject **args, size_t given, PyObject *keywords
                 e.counter.nbytes += e.counted
                 if e.instance is None:
                     return table.carry_by_mpi(method, args, given, keywords)
-                table.begin(method.form.number, 1)
+                table.begin(method.form.number)
                 _carry(e.instance, table)
                 _ended()
                 return None
@@ -810,7 +820,7 @@ cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObje
             e.counter.nbytes += e.counted
             if e.posted is None:
                 return awaited_request(table.carry_by_mpi(method, args, given, keywords))
-            table.begin(method.form.number, 1)
+            table.begin(method.form.number)
             for k in range(views.listed):
                 kept[2 + k] = <object>views.array[k]
             return _start(e.free, kept, None)
