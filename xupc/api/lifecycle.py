@@ -105,6 +105,8 @@ def _start(settings: Settings, comm: Any) -> TeamState:
             current.failed = e
         if job.recorder is not None:
             job.recorder.close()
+        if job.given_back:
+            current.halfway = Job(settings)  # it ends the job if the program does not catch this
         raise
     current.halfway = None
     world = current.team = TeamState.world(job, job.prepared)

@@ -10,6 +10,7 @@ resources are missing, MPI carries the calls, and one thread warns.
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from typing import Any
@@ -147,6 +148,8 @@ def _try(
         record.give_to_mpi(why)
         _no_start = why if current.team is None else ""
         if all_lack.index(_NO_TEAM) == plain.Get_rank():
+        error = None  # its traceback keeps the memory of the start
+        gc.collect()
             _warn(record.refused, settings)
         return
     record.give_to_team(team, _NO_REQUESTS[max(all_lack)])

@@ -46,6 +46,7 @@ from .async_queue import AsyncCall, Progress
 from .callers import Callers
 from .dropped_teams import Dropped
 from .executor import Engine
+from .failed_start import give_back
 from .job_state import JobState
 from .memory_proof import prove_memory
 from .remote_memory import RemoteMemory, access_to
@@ -123,9 +124,7 @@ class Job(JobState):
         self.host = os.uname().nodename
 
     # -- start-up ----------------------------------------------------------------------
-    def start(
-        self, comm: Intracomm | None, prepare: Prepare
-    ) -> None:
+    def start(self, comm: Intracomm | None, prepare: Prepare) -> None:
         """Wait for all threads of the communicator, and start the job with them.
 
         `prepare` is called when all threads have arrived and no resource is allocated. It returns
@@ -141,7 +140,12 @@ class Job(JobState):
         self._ignore_signals()  # after MPI's start, which may install handlers
         self.who = thread_name(self.link.rank, self.host, self.pid)
         with self._deadline("init") as deadline:
-            self._start(prepare, deadline)
+            try:
+                self._start(prepare, deadline)
+            except HeapError:  # on all threads
+                deadline.stage("giving memory back")
+                give_back(self, vars(self).get("heap"), vars(self).get("node_comm"))
+                raise
         self.settings_comm = comm
 
     def differs(self, settings: Settings, comm: Intracomm | None) -> str:
@@ -209,9 +213,7 @@ class Job(JobState):
         """Description of this thread before it has a number."""
         return f"a thread on host {self.host} (pid {self.pid})"
 
-    def _start(
-        self, prepare: Prepare, deadline: Deadline
-    ) -> None:
+    def _start(self, prepare: Prepare, deadline: Deadline) -> None:
         """Start the job when all threads have called init."""
         deadline.stage("the comparison of settings", unwatched=True)
         agree_settings(self.settings, self.link)
@@ -236,7 +238,7 @@ class Job(JobState):
         self.guard = FailureDetector(self)
         deadline.stage("the making of the heap")
         self.node_comm = self.link.split(self.info.node)
-        self.heap = self._make_heap()
+        self._make_heap()
         self.global_zone = GlobalZone(self.heap, self._zone_lock)
 
     def _await_all(self, request: Request) -> None:
@@ -270,7 +272,7 @@ class Job(JobState):
             reason = link.comm.bcast(self._no_segment, root=first)
             raise HeapError(f"init: {reason} (thread {first})")
 
-    def _make_heap(self) -> Heap:
+    def _make_heap(self) -> None:
         size = self.settings.heap_size
         count = len(self.info.machine)
         why = ""
@@ -282,15 +284,9 @@ class Job(JobState):
         self.agreement.agree_room(why)
         zone = max(size // 4, 4 * TABLE_BYTES)
         lines = SLOTS * OP_SCRATCH_BYTES
-        heap = Heap(
-            self.info.tree,
-            self.info.me,
-            self._make_heap_segment,
-            size,
-            zone,
-            lines + STAGING_BYTES,
-            size,
-        )
+        tree, me, scratch = self.info.tree, self.info.me, lines + STAGING_BYTES
+        heap = Heap(tree, me, self._make_heap_segment, size, zone, scratch, size)
+        self.heap = heap  # `give_back` needs it where the rest fails
         taken = heap.global_end - heap.individual_end + lines
         why = heap.room_for(taken * count, "init") or ""
         self.agreement.agree_room(why)
@@ -299,7 +295,6 @@ class Job(JobState):
         except HeapError as e:
             why = str(e)
         self.agreement.agree_room(why)
-        return heap
 
     def _make_heap_segment(self, size: int) -> tuple[Segment, RemoteMemory | None]:
         count = self.info.tree.node_size(self.info.node)

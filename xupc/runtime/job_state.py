@@ -36,6 +36,8 @@ class JobState(Placement):
         Description of this thread.
     ended
         True after ``finalize()``.
+    given_back
+        True after a start that failed on all threads and has released what it had taken.
     agreed
         Errors that all threads raise, in the current `Job.whole`; None outside of one.
     recorder
@@ -50,7 +52,7 @@ class JobState(Placement):
     def __init__(self) -> None:
         self.recorder: Recorder | None = None
         self.broken: BaseException | None = None
-        self.ended = False
+        self.ended = self.given_back = False
         self.calling_out = UserCallbackScope()
         self.pid = os.getpid()
         self.agreed: list[BaseException] | None = None

@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
+from support.polling import until
 
 import xupc
+from xupc.backends.own_threads import GUARD
+from xupc.pgas.segment import shm_dir
 from xupc.runtime.job import Job
 
 starts: list[str] = []
@@ -21,6 +29,13 @@ def _no_heap(job: Any) -> Any:
     raise xupc.HeapError("init: 5 bytes do not fit")
 
 
+def descriptors() -> Iterator[str]:
+    """Yield the files that this process has open."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            yield os.readlink(f"/proc/self/fd/{name}")
+
+
 Job._make_heap = _no_heap  # type: ignore[method-assign, assignment]
 comm = xupc.Comm(MPI.COMM_WORLD)
 second = comm.Dup()
@@ -29,5 +44,10 @@ for each in (comm, second):
         assert each.allreduce(1) == comm.size
     assert "no team: init: 5 bytes do not fit" in str(each.explain()), each.explain()
 assert len(starts) == 1, starts  # a start that failed is not tried for each communicator
+# nor does it keep memory, or the descriptor of its locks
+held = f"{shm_dir()}/#"
+assert held not in Path("/proc/self/maps").read_text()
+until(lambda: not any(held in name for name in descriptors()), "the segments are closed")
+until(lambda: GUARD not in [t.name for t in threading.enumerate()], "the detector ends")
 xupc.finalize()
 print("done", flush=True)
