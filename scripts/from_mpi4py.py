@@ -70,6 +70,8 @@ mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
      call, and a later call tries again.
    - 128 communicators of the process have teams already: MPI carries the call, and a later call
      tries again. A team takes up to three of the 2,048 communicators that MPICH has.
+   - The program has called `xupc.finalize`, whether xupc ran or not: MPI carries the call, and a
+     later call tries again, since only `xupc.init` starts xupc from then on.
    - The communicator has one thread, or threads for which xupc does not run, or a Python thread
      other than the main one makes this call: MPI carries all calls from then on.
    - The machine lacks what a start needs, such as room in `/dev/shm`: MPI carries all calls from

@@ -14,6 +14,7 @@ from support.launch import BUSY, job_environment_of_a_test, launch
 
 WRONG = "tests/live/programs/drop_in_wrong.py"
 STATES = "tests/live/programs/drop_in_states.py"
+ENDED = "tests/live/programs/drop_in_ended.py"
 LACKING = "tests/live/programs/drop_in_lacking.py"
 Live = Callable[..., Any]
 
@@ -95,3 +96,9 @@ def test_a_program_without_a_trace_says_so(live: Live, tmp_path: Path) -> None:
     program.write_text("import xupc\nfrom mpi4py import MPI\nxupc.Comm(MPI.COMM_WORLD).barrier()\n")
     result = live(2, program, env={"XUPC_TRACE": str(trace)}, own_job=True)
     assert result.stderr.count("XUPC_TRACE: no trace was written: xupc did not start") == 1
+@pytest.mark.parametrize("calls", [3, 70])
+def test_nothing_starts_xupc_after_finalize_but_init(live: Live, calls: int) -> None:
+    result = live(2, ENDED, args=[str(calls)], own_job=True)
+    assert result.stdout.count("done") == 2, result.report()
+
+

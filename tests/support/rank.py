@@ -50,7 +50,7 @@ STATE = {
     "xupc.health.crossed_calls": {"_source"},  # set once, at the first team of a communicator
     "xupc.health.init_watchdog": {"_thread"},  # LASTING
     "xupc.mpi.record": {"_key", "_rank"},  # made once, at the first call of a communicator
-    "xupc.runtime.current": {"failed", "halfway", "team"},
+    "xupc.runtime.current": {"failed", "finalized", "halfway", "team"},
 }
 CHANGES = {"argv", "displayhook", "excepthook", "flags", "last_exc", "last_traceback", "last_type",
            "last_value", "modules", "path", "path_importer_cache", "stderr", "stdin", "stdout",
@@ -458,6 +458,7 @@ def _forget_hooks() -> None:
         sys.modules["xupc.api.job_end"]._hooked = False  # type: ignore[attr-defined]
         current = sys.modules["xupc.runtime.current"]
         current.failed = current.halfway = None  # type: ignore[attr-defined]
+        current.finalized = False  # type: ignore[attr-defined]
 
 
 def _forget_communicators() -> None:

@@ -27,8 +27,8 @@ _hooked = False
 def finalize() -> None:
     """End xupc on all threads; collective. Views of shared memory stay readable.
 
-    In a program on `xupc.Comm` it does nothing where xupc does not run: MPI may have carried all
-    calls.
+    After it only `init` starts xupc again: MPI carries the calls of a program on `xupc.Comm`. There
+    it may be called where xupc does not run, since MPI may have carried all calls.
 
     Raises
     ------
@@ -40,6 +40,7 @@ def finalize() -> None:
         If another Python thread of this process is inside a call.
     """
     if current.team is None and "xupc.mpi.record" in sys.modules:
+        current.finalized = True
         return
     _finalize(CallRecord("finalize"))
 
@@ -59,6 +60,7 @@ def _finalize(record: CallRecord, *, ends: bool = False) -> None:
         team.fail(e, record)
     team.end_together(team.job.teams, record)
     current.team = None
+    current.finalized = True
     current.halfway = team.job
     set_memory(None)
     try:

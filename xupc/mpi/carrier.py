@@ -45,6 +45,7 @@ _SAME = 1  # its job has all threads of the communicator
 _OTHER = 2  # its job lacks some of them
 _BESIDE = 3  # the call comes from a Python thread other than the main one
 _FULL = 4  # as `_SAME`, but the process has `TEAMS` teams
+_ENDED = 5  # xupc does not run, and the program has called `finalize`
 TEAMS = 128
 """The most communicators of a process that have teams at a time.
 
@@ -58,6 +59,7 @@ _NO_REQUESTS = (
 _NO_TEAM = len(_NO_REQUESTS)  # in place of an index of `_NO_REQUESTS`: this thread has no team
 _NOT_STARTED = "xupc does not run yet: the first call on all threads of COMM_WORLD starts it"
 
+_FINALIZED = "xupc was finalized"
 _CROWDED = f"many communicators: {TEAMS} others have teams"
 _MISTAKES = ValueError, TypeError, CollectiveMismatchError
 """Errors of a start that the user can mend; others show what the machine lacks."""
@@ -80,7 +82,7 @@ def team_for(comm: Any, record: Record, name: str) -> Any:
     if record.due():
         _open(MPI.Intracomm(comm), record, name)
     elif record.team is not None and not _usable(record.team):
-        record.give_to_mpi("xupc was finalized")
+        record.give_to_mpi(_FINALIZED)
     return record.team
 
 
@@ -95,12 +97,13 @@ def _usable(team: Any) -> bool:
 
 def _open(plain: MPI.Intracomm, record: Record, name: str) -> None:
     """Open a team, or note in the record why there is none: the same on all threads."""
-    settings, error = (None, None) if current.team is not None else _settings()
+    starts = current.team is None and not current.finalized
+    settings, error = _settings() if starts else (None, None)
     meeting = Meeting(plain, record, name, None if settings is None else settings.timeout)
     jobs = meeting.gathered(_job(plain) if error is None else WRONG)
     meeting.raise_wrong(jobs, error)
     why = _unfit(plain, set(jobs))
-    if why in (_NOT_STARTED, _CROWDED):
+    if why in (_NOT_STARTED, _CROWDED, _FINALIZED):
         record.try_later(why)
     elif why:
         record.give_to_mpi(why)
@@ -145,11 +148,11 @@ def _try(
     meeting.raise_wrong(all_lack, error)
     if _NO_TEAM in all_lack:
         why = f"no team: {said(error) if error else 'an error on another thread'}"
+        error = None  # its traceback keeps the memory of the start
+        gc.collect()
         record.give_to_mpi(why)
         _no_start = why if current.team is None else ""
         if all_lack.index(_NO_TEAM) == plain.Get_rank():
-        error = None  # its traceback keeps the memory of the start
-        gc.collect()
             _warn(record.refused, settings)
         return
     record.give_to_team(team, _NO_REQUESTS[max(all_lack)])
@@ -191,6 +194,8 @@ def _unfit(plain: MPI.Intracomm, jobs: set[int]) -> str:
         return "not called by the main Python thread"
     if _FULL in jobs:
         return _CROWDED
+    if _ENDED in jobs:
+        return _FINALIZED
     if jobs == {_NONE}:
         if _no_start:
             return _no_start
@@ -200,13 +205,13 @@ def _unfit(plain: MPI.Intracomm, jobs: set[int]) -> str:
 
 
 def _job(plain: MPI.Intracomm) -> int:
-    """Return the state of xupc on this thread: one of the constants from `_NONE` to `_FULL`."""
+    """Return the state of xupc on this thread: one of the constants from `_NONE` to `_ENDED`."""
     if mode() != FORCE and threading.current_thread() is not threading.main_thread():
         return _BESIDE
     try:
         current.world()
     except NotInitializedError:
-        return _NONE
+        return _ENDED if current.finalized else _NONE
     if MPI.UNDEFINED in _threads(plain):
         return _OTHER
     return _FULL if sum(map(_usable, _teams)) >= TEAMS else _SAME

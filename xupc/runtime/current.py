@@ -6,6 +6,8 @@ team
     The team of all threads; None before `init` and after `finalize`.
 halfway
     The job whose start or end has begun and is not complete; None otherwise.
+finalized
+    Whether the program has called `finalize`: after that only `init` starts xupc.
 failed
     The exception that the program has not caught; None if there is none.
 """
@@ -20,6 +22,7 @@ __all__ = ["threads", "usable", "world"]
 
 team: TeamState | None = None
 halfway: Job | None = None
+finalized = False
 failed: BaseException | None = None
 
 

@@ -24,7 +24,6 @@ def described(text: str) -> None:
 
 
 described("no call yet")
-xupc.finalize()
 for _ in range(calls):
     assert comm.allreduce(1) == size
 assert hasattr(xupc, "THREADS") == carried
