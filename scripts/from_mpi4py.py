@@ -82,8 +82,9 @@ mpi4py's own, with all options of [`xupc bench`](how-to/measure.md).
    fit, a table or a file that cannot be read, settings that differ between threads. The call has
    moved nothing then, and the next one tries again. Set `XUPC_COMM` and `XUPC_TIMEOUT` for all
    threads or for none (Open MPI: `mpiexec -x NAME` passes a variable to other machines): threads
-   without them do not start xupc in the same call, so the others wait. After a minute, or at the
-   limit, these say so. A program of one thread never starts xupc, and reads no settings.
+   without them, or with `XUPC_COMM=off`, do not start xupc in the same call, so the others wait.
+   After a minute these warn. With a limit of waits they end the job by a `HangError` that names
+   the two variables. A program of one thread never starts xupc, and reads no settings.
 3. From then on the [selection table](how-to/choose-and-tune.md) decides, by method, threads, nodes
    and bytes of a block. Calls that were measured to be slower than mpi4py's go to MPI. A table of
    your own can have other
@@ -170,12 +171,12 @@ which MPI carries; thread 0: Allreduce(elements=8 x float64, ...), which xupc ca
   communicators, also of calls that make communicators, such as `Split` and `Dup`, and between
   threads of different machines. An error that a thread raised before such a call is named, too
   ("after ValueError in bcast").
-- A thread that waits in xupc raises the error. A thread inside MPI cannot leave its call: it prints
-  the error and ends with status 1. The job cannot go on.
-- A late thread is no difference, however late it is.
 - Threads can have left the call in which they differ, since MPI sends short messages before their
   receiver is there. They get the error, which names that call, when they wait later, if no thread
   has made 16 calls on the communicator since.
+- A thread that waits in xupc raises the error. A thread inside MPI cannot leave its call: it prints
+  the error and ends with status 1. The job cannot go on.
+- A late thread is no difference, however late it is.
 
 What is not found:
 

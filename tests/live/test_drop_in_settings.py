@@ -81,11 +81,34 @@ def test_a_limit_of_some_threads_alone(tmp_path: Path) -> None:
     assert "with the same XUPC_COMM and XUPC_TIMEOUT" in result.stderr, result.report()
 
 
+@pytest.mark.parametrize("off", [0, 2])
+def test_calls_that_go_to_mpi_on_some_threads_alone(tmp_path: Path, off: int) -> None:
+    """``XUPC_COMM=off`` on one thread: the others would open a team, and report that in time."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os\nfrom mpi4py import MPI\n"
+        f"if MPI.COMM_WORLD.Get_rank() == {off}: os.environ['XUPC_COMM'] = 'off'\n"
+        "import xupc\ncomm = xupc.Comm(MPI.COMM_WORLD)\n"
+        "print(comm.allgather('of the program'), flush=True)\n"
+    )
+    result = launch(3, program, env={"XUPC_TIMEOUT": "2"}, timeout=BUSY * 20)
+    assert result.returncode != 0, result.report()
+    assert "of the program" not in result.stdout, result.report()
+    assert f"HangError: allgather: thread {int(off == 0)} " in by_thread(result.stderr)
+    assert "with the same XUPC_COMM and XUPC_TIMEOUT" in result.stderr, result.report()
+
+
 @pytest.mark.parametrize("calls", [3, 70])
 @pytest.mark.parametrize("n", [1, 2])
 def test_functions_do_not_depend_on_the_carrier(live: Live, n: int, calls: int) -> None:
     result = live(n, STATES, args=[str(calls)], own_job=True)
     assert result.stdout.count("done") == n, result.report()
+
+
+@pytest.mark.parametrize("calls", [3, 70])
+def test_nothing_starts_xupc_after_finalize_but_init(live: Live, calls: int) -> None:
+    result = live(2, ENDED, args=[str(calls)], own_job=True)
+    assert result.stdout.count("done") == 2, result.report()
 
 
 def test_a_program_without_a_trace_says_so(live: Live, tmp_path: Path) -> None:
@@ -96,9 +119,3 @@ def test_a_program_without_a_trace_says_so(live: Live, tmp_path: Path) -> None:
     program.write_text("import xupc\nfrom mpi4py import MPI\nxupc.Comm(MPI.COMM_WORLD).barrier()\n")
     result = live(2, program, env={"XUPC_TRACE": str(trace)}, own_job=True)
     assert result.stderr.count("XUPC_TRACE: no trace was written: xupc did not start") == 1
-@pytest.mark.parametrize("calls", [3, 70])
-def test_nothing_starts_xupc_after_finalize_but_init(live: Live, calls: int) -> None:
-    result = live(2, ENDED, args=[str(calls)], own_job=True)
-    assert result.stdout.count("done") == 2, result.report()
-
-
