@@ -108,21 +108,23 @@ class DropIn(_Base):
     def free(self) -> None:
         """Call `Free` if not null or predefined."""
         if not constants.is_replacement(self):
-            self._record = None
-            drop_record(self)
+            self._forget()
             super().free()
 
     def Free(self) -> None:  # noqa: N802
         """Free a communicator."""
-        self._record = None
-        drop_record(self)
+        self._forget()
         super().Free()
 
     def Disconnect(self) -> None:  # noqa: N802
         """Disconnect from a communicator."""
+        self._forget()
+        super().Disconnect()
+
+    def _forget(self) -> None:
+        """Drop what xupc keeps for this communicator, which is freed now."""
         self._record = None
         drop_record(self)
-        super().Disconnect()
 
     def __reduce__(self) -> Any:
         return constants.reduced(self) or super().__reduce__()
