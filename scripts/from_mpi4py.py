@@ -189,7 +189,8 @@ What is not found:
   communicators at once: [a summary](design/health.md#between-machines) has 48 KiB.
 - Another order of communicators, if the program has several Python threads.
 - A `Recv`, `Probe`, `Send` or `Wait` in place of a collective: a message may still come. `xupc
-  hang-report` shows its line, and with a limit of waits so does the `HangError` of the others.
+  hang-report` shows it, and with a limit of waits so does the `HangError` of the others. If all
+  threads wait in such calls, there is [one](how-to/find-a-hang.md), too.
 - Other sizes of calls that MPI carries on all threads, but for `Bcast` and reductions of arrays:
   MPI itself may report them.
 - A root, or an array, that only code of the program can read, such as a root of a class of its own.
