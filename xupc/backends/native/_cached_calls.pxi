@@ -4,6 +4,11 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_CheckExact
 
 
+cdef class CachedCall
+cdef class CachedArrays
+cdef class CachedPlan
+
+
 cdef extern from *:
     """
     /* Instances of a type are called by the function whose address is at `offset` in them, without
@@ -18,8 +23,14 @@ cdef extern from *:
         type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
         PyType_Modified(type);
     }
+
+    /* Bytes from the begin of an object to its field `called`; the object is not looked at. */
+    #define XC_OFFSET(object) ((Py_ssize_t)offsetof(__typeof__(*(object)), called))
     """
     void xc_called_at(object, object, Py_ssize_t)
+    Py_ssize_t xc_offset_in_call "XC_OFFSET" (CachedCall)
+    Py_ssize_t xc_offset_in_arrays "XC_OFFSET" (CachedArrays)
+    Py_ssize_t xc_offset_in_plan "XC_OFFSET" (CachedPlan)
 
 
 cdef enum:
@@ -156,7 +167,7 @@ cdef class CachedCall:
 
     def __cinit__(self, *args, **kwargs):
         self.called = <void *>_called_by_identity
-        xc_called_at(type(self), CachedCall, <Py_ssize_t>&(<CachedCall>NULL).called)
+        xc_called_at(type(self), CachedCall, xc_offset_in_call(self))
         self.table = [None] * BUCKETS
         self.named = [None] * BUCKETS
         self.families = [None] * BUCKETS
@@ -304,7 +315,7 @@ cdef class CachedArrays:
 
     def __cinit__(self, *args, **kwargs):
         self.called = <void *>_called_on_arrays
-        xc_called_at(type(self), CachedArrays, <Py_ssize_t>&(<CachedArrays>NULL).called)
+        xc_called_at(type(self), CachedArrays, xc_offset_in_arrays(self))
         self.table = [None] * BUCKETS
         _caches.add(self)
 
@@ -483,7 +494,7 @@ cdef class CachedPlan:
 
     def __cinit__(self, *args, **kwargs):
         self.called = <void *>_called_plan
-        xc_called_at(type(self), CachedPlan, <Py_ssize_t>&(<CachedPlan>NULL).called)
+        xc_called_at(type(self), CachedPlan, xc_offset_in_plan(self))
 
     def bind(self, Instance instance):
         self.instance = instance

@@ -8,6 +8,10 @@ from cpython.long cimport PyLong_AsSsize_t
 from cpython.tuple cimport PyTuple_CheckExact
 
 
+cdef class Method
+cdef class ReturnsRequest
+
+
 cdef extern from *:
     """
     #define XD_LIST_ITEMS(list) (((PyListObject *)(list))->ob_item)
@@ -24,6 +28,8 @@ cdef extern from *:
     """
     PyObject **XD_LIST_ITEMS(list)
     void xd_callable(object, Py_ssize_t)
+    Py_ssize_t xd_offset_in_method "XC_OFFSET" (Method)
+    Py_ssize_t xd_offset_in_request "XC_OFFSET" (ReturnsRequest)
 
 
 cdef enum:
@@ -85,7 +91,6 @@ from types import MethodType
 
 
 cdef class Slots  # of _object_calls.pxi
-cdef class Method
 
 
 def set_repeated(in_place, error_for, xupc_error):
@@ -829,7 +834,7 @@ cdef _called_for_request(PyObject *called, PyObject **args, size_t given, PyObje
     return _slowly(method, args, given, keywords)
 
 
-xd_callable(Method, <Py_ssize_t>&(<Method>NULL).called)
+xd_callable(Method, xd_offset_in_method(<Method>None))
 
 
 cdef class ReturnsRequest:
@@ -852,7 +857,7 @@ cdef _called_awaited(PyObject *called, PyObject **args, size_t given, PyObject *
         PyObject_Vectorcall((<ReturnsRequest>called).run, args, given, keywords))
 
 
-xd_callable(ReturnsRequest, <Py_ssize_t>&(<ReturnsRequest>NULL).called)
+xd_callable(ReturnsRequest, xd_offset_in_request(<ReturnsRequest>None))
 
 
 cdef int _carry(Instance instance, CallTable table) except -1:

@@ -132,8 +132,8 @@ XK_OPS_ORDER(i64, int64_t)
 #define XK_OPS_FLOAT(X, T) \
     XK_OP(ADD, X, T, a + b) \
     XK_OP(MULT, X, T, a * b) \
-    XK_OP(LOGAND, X, T, (a != 0) & (b != 0) ? 1 : 0) \
-    XK_OP(LOGOR, X, T, (a != 0) | (b != 0) ? 1 : 0)
+    XK_OP(LOGAND, X, T, ((a != 0) & (b != 0)) ? 1 : 0) \
+    XK_OP(LOGOR, X, T, ((a != 0) | (b != 0)) ? 1 : 0)
 XK_OPS_FLOAT(f32, float)
 XK_OPS_FLOAT(f64, double)
 XK_OPS_FLOAT(ld, long double)
@@ -145,7 +145,7 @@ XK_OPS_FLOAT(ld, long double)
     { \
         union { T v; U bits; } p = {a BEFORE b ? a : b}, q = {b BEFORE a ? b : a}; \
         p.bits = p.bits JOIN q.bits; \
-        return (a == a) & (b == b) ? p.v : (T)NAN; \
+        return ((a == a) & (b == b)) ? p.v : (T)NAN; \
     }
 XK_EXTREMUM(MIN, f32, float, uint32_t, <, |)
 XK_EXTREMUM(MAX, f32, float, uint32_t, >, &)

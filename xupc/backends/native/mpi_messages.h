@@ -30,9 +30,9 @@
 #ifndef XUPC_MESSAGES_H
 #define XUPC_MESSAGES_H
 
-#include <pthread.h>
+#include "shm_protocol.h" /* first: it enables what is not in C11 */
 
-#include "shm_protocol.h"
+#include <pthread.h>
 
 #define XM_STATUS 64 /* bytes, not less than those of an MPI_Status */
 #define XM_LOOK_UP_NS 50000000 /* the longest run of a call before it returns to Python */
@@ -229,14 +229,14 @@ static inline char *xm_place(const xm_exchange *x, char *buffers, int64_t *used,
 /* Copy the pieces into the messages, one after the other, before the exchange begins. */
 static inline void xm_load(xm_exchange *x, const xm_piece *pieces, int32_t n, char *const *bases) {
     for (const xm_piece *p = pieces; p < pieces + n; p++)
-        memcpy(xm_place(x, x->out, x->more, *p), bases[p->operand] + p->at, (size_t)p->n);
+        memcpy(xm_place(x, x->out, x->more, *p), xu_behind(bases[p->operand], p->at), (size_t)p->n);
 }
 
 /* Copy the pieces out of the messages after the exchange. */
 static inline void xm_deliver(xm_exchange *x, const xm_piece *pieces, int32_t n,
                               char *const *bases) {
     for (const xm_piece *p = pieces; p < pieces + n; p++)
-        memcpy(bases[p->operand] + p->at, xm_place(x, x->in, x->more, *p), (size_t)p->n);
+        memcpy(xu_behind(bases[p->operand], p->at), xm_place(x, x->in, x->more, *p), (size_t)p->n);
     memset(x->more, 0, sizeof *x->more * (size_t)x->slots);
 }
 
@@ -367,7 +367,7 @@ static inline int xm_send_off(xm_call *c, const xu_messages_row *row) {
     if (!row->count) c->in->tickets[row->ticket] = 1;
     for (int32_t i = 0; i < row->count; i++) {
         const xm_message_of *p = &c->plan->messages[row->first + i];
-        char *data = p->operand < 0 ? m->nothing : c->in->base[p->operand] + p->at;
+        char *data = p->operand < 0 ? m->nothing : xu_behind(c->in->base[p->operand], p->at);
         m->error = xm_message(&w->mpi, sends ? w->mpi.isend : w->mpi.irecv, data, p->n,
                               p->type, p->rank, tag,
                               m->requests + m->open * w->mpi.handle);

@@ -15,11 +15,11 @@
 #ifndef XUPC_MPI_REQUESTS_H
 #define XUPC_MPI_REQUESTS_H
 
+#include "mpi_messages.h" /* first: it enables what is not in C11 */
+
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
-
-#include "mpi_messages.h"
 
 #define XG_RUN_AHEAD 32 /* calls without a full barrier: team_records.RUN_AHEAD */
 #define XG_LOOKS 256    /* polls between two looks for signs that calls differ */

@@ -333,8 +333,14 @@ static inline void xu_copy_bytes(char *dst, const char *src, int64_t n, int past
     memcpy(dst, src, (size_t)n);
 }
 
+/* The address `n` bytes from a base. The base may be NULL, with an address as the offset, or outside of
+ * the memory: C defines no arithmetic of such pointers, but that of integers. */
+static inline char *xu_behind(const char *base, int64_t n) {
+    return (char *)((uintptr_t)base + (uintptr_t)n);
+}
+
 static inline char *xu_place(const xu_inst *in, int32_t operand, int32_t thread, int64_t offset) {
-    return in->base[operand] + in->stride[operand] * thread + offset;
+    return xu_behind(in->base[operand], in->stride[operand] * thread + offset);
 }
 
 static inline char *xu_block_at(const xu_inst *in, const xu_block *b) {
