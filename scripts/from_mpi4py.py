@@ -35,8 +35,9 @@ comm = xupc.Comm(MPI.COMM_WORLD)
 - `xupc.Comm(comm)` has the handle of `comm`. The two are equal, and tags, messages, attributes,
   names and error handlers are the same. It is a subclass of `MPI.Intracomm`, or of `MPI.Cartcomm`,
   `MPI.Graphcomm` or `MPI.Distgraphcomm`, so C code that takes a communicator of mpi4py takes it.
-- `python -m xupc.mpi` replaces `MPI.COMM_WORLD`. It takes the options of `python -m mpi4py`, and an
-  uncaught error ends the whole job in the same way.
+- `python -m xupc.mpi` replaces `MPI.COMM_WORLD`. It takes the options of `python -m mpi4py`. An
+  uncaught error ends the whole job in the same way, and so does an exit status other than 0
+  (`sys.exit(3)`): after the thread's own exit handlers (`atexit`), without waiting for others.
 - Communicators that a communicator of xupc makes are of xupc, too ([the table](#method-by-method)).
 - `type(comm) == MPI.Intracomm` is true; `type(comm) is MPI.Intracomm` is false.
 - `repr(comm)` has the rank, the number of threads, and whether xupc has a team for it.

@@ -251,9 +251,9 @@ def test_many_communicators(live: Live, n: int, nodes: str | None) -> None:
 
 
 @LAUNCHER
-@pytest.mark.parametrize("what", ["plain", "late"])
+@pytest.mark.parametrize("what", ["plain", "late", "found"])
 def test_a_program_that_does_not_know_of_xupc(live: Live, what: str) -> None:
-    """Its world is of xupc, also if it starts MPI after the import."""
+    """Its world is of xupc, also if it starts MPI after the import, or looks for the module."""
     words = [what, "an", "argument"]
     result = live(2, PROGRAM, args=words, via="xupc run", launcher_args=["--mpi"])
     assert result.stdout.count(f"{REPLACED} 2 an argument") == 2, result.report()
@@ -294,6 +294,16 @@ def test_an_error_ends_the_job(live: Live, what: str, status: int) -> None:
     """As under ``python -m mpi4py``: threads that wait for the failed one do not go on."""
     result = live(2, PROGRAM, args=[what], via="xupc run", launcher_args=["--mpi"], expect=status)
     assert what == "exit" or "an error of the program" in result.stderr, result.report()
+
+
+@LAUNCHER
+@pytest.mark.parametrize(("what", "status"), [("error", 1), ("exit", 7)])
+def test_an_end_where_xupc_runs(live: Live, what: str, status: int, tmp_path: Path) -> None:
+    """The same, and the thread's own handlers have run and its open files are written."""
+    words = [what, str(tmp_path / "log")]
+    result = live(2, PROGRAM, args=words, via="xupc run", launcher_args=["--mpi"], expect=status)
+    assert (tmp_path / "log1.handler").read_text(encoding="utf-8") == "done", result.report()
+    assert (tmp_path / "log1").read_text(encoding="utf-8") == "last words", result.report()
 
 
 @LAUNCHER

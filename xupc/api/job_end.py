@@ -19,7 +19,9 @@ from ..runtime import current
 from ..runtime.job import Job
 from .tracebacks import report_error
 
-__all__ = ["before_mpi_ends", "finalize", "has_started", "install_hooks", "leave"]
+__all__ = [
+    "at_exit", "before_mpi_ends", "finalize", "has_started", "install_hooks", "leave", "note_exit",
+]  # fmt: skip
 
 _hooked = False
 
@@ -164,7 +166,8 @@ def install_hooks() -> None:
     sys.excepthook = uncaught
     if core is not None:
         core.note_exits()
-    atexit.register(_at_exit)
+    if "xupc.mpi.ending" not in sys.modules:  # it has registered a handler before the program's
+        atexit.register(at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
 
@@ -175,7 +178,14 @@ def _after_fork() -> None:
         core.note_fork()
 
 
-def _at_exit() -> None:
+def note_exit(error: SystemExit) -> None:
+    """Have the end of the program wait for no other thread, if its exit status is not 0."""
+    if _status_of(error):
+        current.failed = error
+
+
+def at_exit() -> None:
+    """End xupc at the end of the program, and MPI if xupc has started it."""
     if current.team is not None:
         _end("the end of the program")
     elif current.halfway is not None and current.failed is not None:

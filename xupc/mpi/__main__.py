@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
+from .ending import end_last, note_exit
 from .install import install_on_import
 from .switch import OFF, mode
 
@@ -35,9 +36,14 @@ def main() -> None:
     sys.excepthook = _uncaught
     if chosen != OFF:
         install_on_import()
+    end_last()
     from mpi4py import run
 
-    run.main()
+    try:
+        run.main()
+    except SystemExit as error:
+        note_exit(error)
+        raise
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:

@@ -6,7 +6,6 @@ module early.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
@@ -58,7 +57,11 @@ def install_on_import() -> None:
 
 
 class _Finder:
-    """Find ``mpi4py.MPI`` by the other finders, and extend its loader."""
+    """Find ``mpi4py.MPI`` by the other finders, and extend its loader.
+
+    It stays until the module is loaded: a program may look for it without an import
+    (`importlib.util.find_spec`), and an import may fail and be tried again.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -66,19 +69,23 @@ class _Finder:
         """Return the module's specification; None for any other module."""
         if name != MODULE:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            _extend(spec.loader)
-        return spec
+        for finder in [*sys.meta_path]:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    self._extend(spec.loader)
+                return spec
+        return None
 
+    def _extend(self, loader: Any) -> None:
+        execute = loader.exec_module
 
-def _extend(loader: Any) -> None:
-    execute = loader.exec_module
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            install()
 
-    def exec_module(module: ModuleType) -> None:
-        del loader.exec_module
-        execute(module)
-        install()
-
-    loader.exec_module = exec_module
+        loader.exec_module = exec_module

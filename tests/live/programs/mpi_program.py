@@ -7,17 +7,23 @@ It prints a line per thread: what it found, for the test that started it to judg
 
 from __future__ import annotations
 
+import atexit
 import copy
+import importlib.util
 import pickle
 import sys
+from pathlib import Path
 
 import mpi4py
 
+if sys.argv[1] == "found":  # the program looks for the module before it imports it
+    assert importlib.util.find_spec("mpi4py.MPI") is not None
 if sys.argv[1] == "late":  # the program itself starts MPI, after the import
     mpi4py.rc.initialize = False
 from mpi4py import MPI
 
 what = sys.argv[1]
+log: object = None
 
 
 def world_is_replaced() -> str:
@@ -44,17 +50,31 @@ def world_is_replaced() -> str:
     return kind
 
 
+def start_with_handlers(path: str) -> None:
+    """Have xupc start after the program has registered a handler, and leave a file open."""
+    global log
+    atexit.register(Path(f"{path}.handler").write_text, "done", encoding="utf-8")
+    for _ in range(70):
+        comm.Barrier()
+    file = log = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 -- that it is open is tested
+    file.write("last words")
+
+
 if what == "late":
     assert not MPI.Is_initialized()
     MPI.Init()
 comm = MPI.COMM_WORLD
-if what in ("plain", "late"):
+if what in ("plain", "late", "found"):
     print(f"{world_is_replaced()} {comm.allreduce(1)} {' '.join(sys.argv[2:])}")
 elif what == "error":  # the other threads wait: the job ends all the same
+    if sys.argv[2:]:
+        start_with_handlers(f"{sys.argv[2]}{comm.rank}")
     if comm.rank == 1:
         raise RuntimeError("an error of the program")
     comm.Recv(bytearray(1), 1)
 elif what == "exit":
+    if sys.argv[2:]:
+        start_with_handlers(f"{sys.argv[2]}{comm.rank}")
     if comm.rank == 1:
         sys.exit(7)
     comm.Recv(bytearray(1), 1)
