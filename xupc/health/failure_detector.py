@@ -476,10 +476,12 @@ class FailureDetector:
         if self.lifeline is not None:
             self.lifeline.farewell()
 
-    def stop(self) -> None:
-        """Stop the detection."""
+    def stop(self, patience: float = 0.0) -> None:
+        """Stop the detection; wait up to so many seconds for the end of the daemon thread."""
         self.inquiry.close()
         self._stop.set()
+        if patience:
+            self._thread.join(patience)
 
     def end_job(self, status: int, why: str, *, ours: bool) -> None:
         """End the job and this process; `ours`: other threads may raise the same error."""

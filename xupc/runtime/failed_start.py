@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["give_back"]
 
+PATIENCE = 2.0  # seconds for the last turn of the failure detector
+
 
 class HalfDoneJob(Protocol):
     """The part of a job that a failed start needs."""
@@ -46,6 +48,6 @@ def give_back(job: HalfDoneJob, heap: Heap | None, node_comm: Intracomm | None) 
         guard.finished()
     job.network.free()
     if isinstance(guard, FailureDetector):
-        guard.stop()
+        guard.stop(PATIENCE)  # its thread keeps the control segment
         job.guard = Unguarded()
     job.given_back = True

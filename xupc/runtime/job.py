@@ -27,7 +27,7 @@ from ..comm.mpi import STEP_NS, MpiContext, start_mpi
 from ..comm.remote_completion import RemoteCompletion, RemoteCompletions
 from ..comm.setup_collectives import Agreement
 from ..comm.team_comm import TeamComm
-from ..errors import HangError, HeapError, XupcError, said, thread_name
+from ..errors import CollectiveMismatchError, HangError, HeapError, XupcError, said, thread_name
 from ..health.call_record import CallRecord
 from ..health.failure_detector import FailureDetector
 from ..health.init_watchdog import Deadline, Unguarded
@@ -142,7 +142,7 @@ class Job(JobState):
         with self._deadline("init") as deadline:
             try:
                 self._start(prepare, deadline)
-            except HeapError:  # on all threads
+            except (HeapError, ValueError, CollectiveMismatchError):  # on all threads
                 deadline.stage("giving memory back")
                 give_back(self, vars(self).get("heap"), vars(self).get("node_comm"))
                 raise

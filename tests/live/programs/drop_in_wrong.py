@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
+from support.spare_communicators import spare
 
 import xupc
 
@@ -67,6 +68,7 @@ def check(name: str, value: str, on: int) -> None:
 def main() -> None:
     for _ in range(int(sys.argv[1])):
         assert comm.allreduce(1) == size
+    communicators = spare()
     for name, value, on in CASES:
         before = os.environ.get(name)
         if on in (ALL, me):
@@ -76,6 +78,7 @@ def main() -> None:
         if before is not None:
             os.environ[name] = before
     assert "Barrier" not in comm.explain(as_dict=True), comm.explain()
+    assert spare() == communicators  # a start that fails returns what it has taken
     for _ in range(70):
         assert comm.allreduce(1) == size
     assert "xupc has a team" in repr(comm), repr(comm)
