@@ -35,6 +35,8 @@ comm = xupc.Comm(MPI.COMM_WORLD)
 - `xupc.Comm(comm)` has the handle of `comm`. The two are equal, and tags, messages, attributes,
   names and error handlers are the same. It is a subclass of `MPI.Intracomm`, or of `MPI.Cartcomm`,
   `MPI.Graphcomm` or `MPI.Distgraphcomm`, so C code that takes a communicator of mpi4py takes it.
+- All threads of a communicator have to make its collective calls in the same way, through xupc or
+  through mpi4py's own object: also processes that `Spawn` starts, after `Merge`.
 - `python -m xupc.mpi` replaces `MPI.COMM_WORLD`. It takes the options of `python -m mpi4py`. An
   uncaught error ends the whole job in the same way, and so does an exit status other than 0
   (`sys.exit(3)`): after the thread's own exit handlers (`atexit`), without waiting for others.
