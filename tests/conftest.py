@@ -30,6 +30,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Processes of pytest-xdist draw the same examples as the one that started them.
 os.environ.setdefault("XUPC_TEST_SEED", str(seed()))
+# Without buffers the pieces of a `print` are writes of their own, which mix with other threads'.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 
 TALLIES = "xupc-processor-times", "xupc-check-counts"  # plugins that an option adds

@@ -387,6 +387,20 @@ def test_calls_that_never_meet_are_named_on_every_host(
         assert any(all(word in part for word in words) for part in errors), (thread, output(done))
 
 
+def test_a_hang_of_all_threads_in_messages_is_named_on_every_host(
+    cluster: Any, mpi_python: str
+) -> None:
+    done = run(
+        cluster, mpi_python, HOSTS, "message_hangs.py", "receive_first",
+        env={"XUPC_TIMEOUT": f"{3 * SLOW:g}"}, timeout=40 * SLOW,
+    )  # fmt: skip
+    assert done.returncode not in (0, 124), output(done)
+    printed = by_thread(done.stderr)
+    for thread in range(sum(HOSTS)):
+        words = rf"HangError: thread {thread} \(.* s in Recv\(\) of MPI"
+        assert re.search(words, printed), (thread, output(done))
+
+
 def test_late_threads_of_other_hosts_are_no_difference(
     cluster: Any, mpi_python: str
 ) -> None:

@@ -22,6 +22,10 @@ class Machine:
         self.all = threads
         self.notes: dict[int, Any] = {}  # by index
         self.age = 0
+        self.posted: tuple[int, str] | None = None
+
+    def trouble(self) -> tuple[int, str] | None:
+        return self.posted
 
     def who(self, index: int) -> tuple[int, int, str]:
         return 1, self.all[index], "h"
@@ -86,3 +90,14 @@ def test_threads_of_other_machines_count(machine: Any) -> None:
     assert not HangOfAll(machine, 9).turn(Far())
     Far.stuck = [[0, 8]]
     assert HangOfAll(machine, 9).turn(Far())
+
+
+def test_it_is_reported_once(machine: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.stick(0, 1, 2, 3)
+    hang = HangOfAll(machine, 4)
+    assert hang.turn(None)
+    hang.warn(60.0, "where the threads are:")
+    assert "all threads of the job wait in calls of MPI" in capsys.readouterr().err
+    assert not hang.turn(None)
+    machine.posted = 3, "another thread hangs"
+    assert not HangOfAll(machine, 4).turn(None)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -417,19 +416,16 @@ class FailureDetector:
         With a limit all threads end then: each sees the trouble in `_compare_calls`. Without one
         the lowest thread warns.
         """
-        if not self.hang_of_all.turn(self.elsewhere) or self.control.trouble() is not None:
+        if not self.hang_of_all.turn(self.elsewhere):
             return
         report = self.inquiry.report_for_others()  # all threads print it
-        if not self.hang_of_all.turn(self.elsewhere) or self.control.trouble() is not None:
+        if not self.hang_of_all.turn(self.elsewhere):
             return
-        if self.job.timeout is not None:
+        if self.job.timeout is None:
+            self.hang_of_all.warn(WARN_AFTER, report)
+        else:
             self.control.post(HUNG, HANG_OF_ALL)
             self._compare_calls()
-        elif not self.hang_of_all.reported:
-            self.hang_of_all.reported = True
-            text = f"xupc: warning: {HANG_OF_ALL}, for {WARN_AFTER:g} s or longer"
-            sys.stderr.write(f"{text} (XUPC_TIMEOUT ends such a job)\n{report}\n")
-            sys.stderr.flush()
 
     def _send_trouble(self) -> None:
         """Send the trouble of this machine to the others."""

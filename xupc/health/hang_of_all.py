@@ -9,6 +9,7 @@ summaries of the notes (`calls_elsewhere`).
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,29 +45,32 @@ class HangOfAll:
         The control segment of the machine.
     threads : int
         How many threads the job has.
-
-    Attributes
-    ----------
-    reported : bool
-        Whether a warning of it has been printed: once in a job.
     """
 
     def __init__(self, control: Control, threads: int) -> None:
         self._control = control
         self._all: Ranges = [[0, threads - 1]]
         self._time: RunningTime | None = None
-        self.reported = False
+        self._warned = False
 
     def turn(self, far: FarSummary | None) -> bool:
-        """Return whether all threads have been stuck for a while."""
-        if self._control.who(self._control.index)[1] != 0:
+        """Return whether all threads have been stuck for a while, and nothing has reported that."""
+        control = self._control
+        if control.who(control.index)[1] != 0 or self._warned or control.trouble() is not None:
             return False
-        stuck = stuck_here(self._control) if far is None else far.stuck
+        stuck = stuck_here(control) if far is None else far.stuck
         if stuck != self._all:
             self._time = None
             return False
         self._time = self._time or RunningTime()
         return self._time.look() > CONFIRMED
+
+    def warn(self, seconds: float, report: str) -> None:
+        """Print that all threads have been stuck for so long, and where they are; once in a job."""
+        self._warned = True
+        text = f"xupc: warning: {HANG_OF_ALL}, for {seconds:g} s or longer"
+        sys.stderr.write(f"{text} (XUPC_TIMEOUT ends such a job)\n{report}\n")
+        sys.stderr.flush()
 
 
 def stuck_here(control: Control) -> list[list[int]]:

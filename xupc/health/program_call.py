@@ -45,7 +45,9 @@ _MAKERS = {
     "Message": frozenset(("Mprobe", "mprobe")),
     "Request": frozenset((
         "Isend", "Issend", "Irsend", "Ibsend", "Irecv", "Isendrecv", "isend", "issend", "ibsend",
-        "irecv", "Ibarrier", "Ibcast", "Iallreduce",
+        "irecv", "Ibarrier", "Ibcast", "Igather", "Igatherv", "Iscatter", "Iscatterv", "Iallgather",
+        "Iallgatherv", "Ialltoall", "Ialltoallv", "Ialltoallw", "Ireduce", "Iallreduce",
+        "Ireduce_scatter", "Ireduce_scatter_block", "Iscan", "Iexscan",
     )),
 }  # fmt: skip
 """By class of mpi4py: the methods of communicators that return an object of it."""
