@@ -57,9 +57,9 @@ def test_a_machine_names_its_stuck_threads(machine: Any) -> None:
 def test_all_threads_must_be_stuck(machine: Any) -> None:
     hang = HangOfAll(machine, 4)
     machine.stick(0, 1, 2)
-    assert not any(hang.turn(None) for _ in range(3))
+    assert not any(hang.turn(stuck_here(machine)) for _ in range(3))
     machine.stick(3)
-    assert hang.turn(None)
+    assert hang.turn(stuck_here(machine))
 
 
 def test_the_time_begins_anew_when_a_thread_has_moved(
@@ -68,36 +68,32 @@ def test_the_time_begins_anew_when_a_thread_has_moved(
     hang = HangOfAll(machine, 4)
     machine.stick(0, 1, 2, 3)
     monkeypatch.setattr(hang_of_all, "CONFIRMED", 3600.0)
-    assert not hang.turn(None)
+    assert not hang.turn(stuck_here(machine))
     del machine.notes[2]
     monkeypatch.setattr(hang_of_all, "CONFIRMED", 0.0)
-    assert not hang.turn(None)
+    assert not hang.turn(stuck_here(machine))
     machine.stick(2)
     monkeypatch.setattr(hang_of_all, "CONFIRMED", 3600.0)
-    assert not hang.turn(None)
+    assert not hang.turn(stuck_here(machine))
 
 
 def test_another_thread_than_the_lowest_decides_nothing() -> None:
     machine: Any = Machine(range(4, 8))
     machine.stick(0, 1, 2, 3)
-    assert not HangOfAll(machine, 4).turn(None)
+    assert not HangOfAll(machine, 4).turn(stuck_here(machine))
 
 
 def test_threads_of_other_machines_count(machine: Any) -> None:
-    class Far:
-        stuck: Any = ((0, 7),)
-
-    assert not HangOfAll(machine, 9).turn(Far())
-    Far.stuck = [[0, 8]]
-    assert HangOfAll(machine, 9).turn(Far())
+    assert not HangOfAll(machine, 9).turn([[0, 7]])
+    assert HangOfAll(machine, 9).turn([[0, 8]])
 
 
 def test_it_is_reported_once(machine: Any, capsys: pytest.CaptureFixture[str]) -> None:
     machine.stick(0, 1, 2, 3)
     hang = HangOfAll(machine, 4)
-    assert hang.turn(None)
+    assert hang.turn(stuck_here(machine))
     hang.warn(60.0, "where the threads are:")
     assert "all threads of the job wait in calls of MPI" in capsys.readouterr().err
-    assert not hang.turn(None)
+    assert not hang.turn(stuck_here(machine))
     machine.posted = 3, "another thread hangs"
-    assert not HangOfAll(machine, 4).turn(None)
+    assert not HangOfAll(machine, 4).turn(stuck_here(machine))

@@ -11,7 +11,9 @@ import contextlib
 import threading
 from queue import Empty, SimpleQueue
 
-__all__ = ["DEADLINE", "GUARD", "PROGRESS", "ReentrantEvent", "is_own", "own_thread"]
+__all__ = [
+    "DEADLINE", "GUARD", "PROGRESS", "ReentrantEvent", "is_own", "main_alone", "own_thread",
+]  # fmt: skip
 
 PROGRESS = "xupc-progress"  # advances posted calls
 GUARD = "xupc-guard"  # detects failures
@@ -28,6 +30,12 @@ def own_thread() -> str:
 def is_own(thread: threading.Thread) -> bool:
     """Return whether a Python thread is one of xupc's."""
     return thread.name in _NAMES
+
+
+def main_alone() -> bool:
+    """Return whether the program has no Python thread but the main one."""
+    others = (t for t in threading.enumerate() if t is not threading.main_thread())
+    return all(is_own(t) for t in others)
 
 
 class ReentrantEvent:

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, cast
 
-from ..backends.own_threads import is_own
+from ..backends.own_threads import main_alone
 from ..backends.running_time import RunningTime
 from .control_segment import Control
 from .message_waits import MessageWaits
@@ -211,11 +210,10 @@ class CrossedCalls:
             text = text_of(inside)
         if self._place() != self._at:
             return None
-        others = (t for t in threading.enumerate() if t is not threading.main_thread())
         return {
             "since": self._time.since, "threads": self._myself(), "inside": inside,
             "wait": [team, op], "text": text[:300], "line": line,
-            "alone": all(is_own(t) for t in others), "stuck": False, "comms": comms,
+            "alone": main_alone(), "stuck": False, "comms": comms,
         }  # fmt: skip
 
     def _awaited_in(self, notes: Mapping[int, Note]) -> Callable[[int], Collection[int]]:

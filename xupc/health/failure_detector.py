@@ -43,7 +43,7 @@ from .circles import circle_through
 from .control_layout import BROKEN, CROSSED, DEAD, FINISHED, HUNG, INTERRUPTED
 from .control_segment import Control
 from .crossed_calls import CrossedCalls
-from .hang_of_all import HANG_OF_ALL, HangOfAll
+from .hang_of_all import HANG_OF_ALL, HangOfAll, stuck_here
 from .init_watchdog import AFTER_MPI_ERROR
 from .job_abort import JobAbort
 from .message_waits import MessageWaits, whole_world
@@ -52,6 +52,7 @@ from .stack_responder import StackResponder
 if TYPE_CHECKING:
     from .calls_elsewhere import CallsElsewhere
     from .failure_tree import FailureTree
+    from .thread_ranges import Ranges
 
 __all__ = ["FailureDetector"]
 
@@ -416,16 +417,20 @@ class FailureDetector:
         With a limit all threads end then: each sees the trouble in `_compare_calls`. Without one
         the lowest thread warns.
         """
-        if not self.hang_of_all.turn(self.elsewhere):
+        if not self.hang_of_all.turn(self._stuck()):
             return
         report = self.inquiry.report_for_others()  # all threads print it
-        if not self.hang_of_all.turn(self.elsewhere):
+        if not self.hang_of_all.turn(self._stuck()):
             return
         if self.job.timeout is None:
             self.hang_of_all.warn(WARN_AFTER, report)
         else:
             self.control.post(HUNG, HANG_OF_ALL)
             self._compare_calls()
+
+    def _stuck(self) -> Ranges:
+        """Return the threads that are stuck: of this machine, and of those below it."""
+        return stuck_here(self.control) if self.elsewhere is None else self.elsewhere.stuck
 
     def _send_trouble(self) -> None:
         """Send the trouble of this machine to the others."""

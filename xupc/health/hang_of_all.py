@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..backends.running_time import RunningTime
 from .crossed_calls import read_note
@@ -26,14 +26,6 @@ __all__ = ["HANG_OF_ALL", "HangOfAll", "stuck_here"]
 HANG_OF_ALL = "all threads of the job wait in calls of MPI, so no message can follow"
 FRESH_NS = 1_000_000_000  # after which a note of a stuck thread counts no more
 CONFIRMED = 1.0  # seconds for which all threads are stuck, before that is a hang
-
-
-class FarSummary(Protocol):
-    """The part of `CallsElsewhere` that `HangOfAll` uses."""
-
-    @property
-    def stuck(self) -> Ranges:
-        """The threads of this machine and of those below it that are stuck."""
 
 
 class HangOfAll:
@@ -53,12 +45,14 @@ class HangOfAll:
         self._time: RunningTime | None = None
         self._warned = False
 
-    def turn(self, far: FarSummary | None) -> bool:
-        """Return whether all threads have been stuck for a while, and nothing has reported that."""
+    def turn(self, stuck: Ranges) -> bool:
+        """Return whether all threads have been stuck for a while, and nothing has reported that.
+
+        `stuck`: the threads that are, as far as known here.
+        """
         control = self._control
         if control.who(control.index)[1] != 0 or self._warned or control.trouble() is not None:
             return False
-        stuck = stuck_here(control) if far is None else far.stuck
         if stuck != self._all:
             self._time = None
             return False

@@ -19,7 +19,7 @@ import sys
 import threading
 
 from ..backends.native.native_core import core
-from ..backends.own_threads import is_own
+from ..backends.own_threads import main_alone
 from ..comm.place import place_in_mpi
 from .program_call import blocking_method, holds_intercommunicator
 
@@ -76,8 +76,7 @@ class MessageWaits:
         if seconds < self._limit:
             return False
         if self._alone is None:  # once in a wait, for the price
-            others = (t for t in threading.enumerate() if t is not threading.main_thread())
-            self._alone = all(is_own(t) for t in others) and not holds_intercommunicator()
+            self._alone = main_alone() and not holds_intercommunicator()
         return self._alone
 
 
